@@ -50,13 +50,13 @@ pub trait Controller: Send + Sync + 'static {
 
     /// By how much a key that is triggered now goes before those that wait: where a first step matters more than the
     /// next one of others. Those that have waited for longer than this still come first, so that no key starves.
-    fn head_start(&self, key: &Self::Key) -> Duration {
+    fn priority_boost(&self, key: &Self::Key) -> Duration {
         let _ = key;
         Duration::ZERO
     }
 
     /// The group of a key, as its namespace. Groups with due keys take turns, so that the load of one does not delay the
-    /// others; head starts count within a group. Always the same for the same key. By default all keys are of one group.
+    /// others; boosts count within a group. Always the same for the same key. By default all keys are of one group.
     fn group<'a>(&self, key: &'a Self::Key) -> &'a str {
         let _ = key;
         ""

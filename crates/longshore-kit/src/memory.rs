@@ -22,17 +22,17 @@ const INCARNATIONS: usize = 4;
 /// What is remembered of each key, to be read.
 #[derive(Debug)]
 pub struct Memory<K, T> {
-    known: Arc<Known<K, T>>,
+    known: Arc<MemoryTable<K, T>>,
 }
 
 /// The same memory, to be written.
 #[derive(Debug)]
 pub struct Notes<K, T> {
-    known: Arc<Known<K, T>>,
+    known: Arc<MemoryTable<K, T>>,
 }
 
 #[derive(Debug)]
-struct Known<K, T>(Mutex<ByKey<K, T>>);
+struct MemoryTable<K, T>(Mutex<ByKey<K, T>>);
 
 /// The newest fact's incarnation is the last.
 type ByKey<K, T> = BTreeMap<K, Vec<(Incarnation, Arc<T>)>>;
@@ -46,7 +46,7 @@ pub(crate) trait Remembers<K>: Debug + Send + Sync {
 impl<K: Key, T: Clone + Default + Debug + Send + Sync + 'static> Memory<K, T> {
     /// An empty memory, and what writes it.
     pub fn new() -> (Self, Notes<K, T>) {
-        let known = Arc::new(Known(Mutex::default()));
+        let known = Arc::new(MemoryTable(Mutex::default()));
         let notes = Notes {
             known: Arc::clone(&known),
         };
@@ -72,7 +72,7 @@ impl<K: Key, T: Clone + Default + Debug + Send + Sync + 'static> Memory<K, T> {
     }
 
     pub(crate) fn remembers(&self) -> Arc<dyn Remembers<K>> {
-        Arc::<Known<K, T>>::clone(&self.known)
+        Arc::<MemoryTable<K, T>>::clone(&self.known)
     }
 }
 
@@ -142,7 +142,7 @@ impl<K: Key, T: Clone + Default + PartialEq> Notes<K, T> {
     }
 }
 
-impl<K: Key, T: Debug + Send + Sync + 'static> Remembers<K> for Known<K, T> {
+impl<K: Key, T: Debug + Send + Sync + 'static> Remembers<K> for MemoryTable<K, T> {
     fn keep(&self, key: &K, seen: &Seen<Incarnation>) {
         let mut known = self.lock();
         match seen {
@@ -163,7 +163,7 @@ impl<K: Key, T: Debug + Send + Sync + 'static> Remembers<K> for Known<K, T> {
     }
 }
 
-impl<K, T> Known<K, T> {
+impl<K, T> MemoryTable<K, T> {
     fn lock(&self) -> MutexGuard<'_, ByKey<K, T>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }

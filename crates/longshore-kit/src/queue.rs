@@ -314,7 +314,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_head_start_goes_before_those_who_wait_but_not_for_long() {
+    async fn a_boosted_key_goes_before_those_that_wait_but_not_for_long() {
         let mut queue = Queue::new();
         let (begin, now) = (Instant::now(), Instant::now() + secs(10));
         queue.trigger("waited long", one, begin);

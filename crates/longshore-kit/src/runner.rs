@@ -172,7 +172,9 @@ impl<C: Controller> Runner<C> {
     fn trigger(&self, queue: &mut Queue<C::Key>, key: C::Key) {
         let now = Instant::now();
         let controller = &self.round.controller;
-        let due = now.checked_sub(controller.head_start(&key)).unwrap_or(now);
+        let due = now
+            .checked_sub(controller.priority_boost(&key))
+            .unwrap_or(now);
         queue.trigger(key, |key| controller.group(key), due);
     }
 

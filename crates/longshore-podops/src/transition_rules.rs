@@ -12,8 +12,8 @@ use crate::{
     pods::try_map,
     replicas::{Workload, Workloads},
     rule::{
-        Exchange, Inquiry, Known, Observed, Rule, RuleAsk, RuleKey, RuleKind, RulePlan, RuleReply,
-        Subject, Wanted, decide, known, stage_of,
+        Exchange, Inquiry, Observed, Rule, RuleAnswers, RuleAsk, RuleKey, RuleKind, RulePlan,
+        RuleReply, Subject, Wanted, decide, known, stage_of,
     },
     selections::Selections,
 };
@@ -178,7 +178,7 @@ fn assemble(
 ) -> Observed {
     let known = match (&loaded.rule, &loaded.pods) {
         (Seen::Present(rule), Seen::Present(pods)) => answered(key, rule, pods, answers),
-        _ => Known::default(),
+        _ => RuleAnswers::default(),
     };
     Observed {
         now,
@@ -194,7 +194,7 @@ fn assemble(
 }
 
 /// What was said about the pods that are in a stage, and about the tasks that the status has.
-fn answered(key: &RuleKey, rule: &Rule, pods: &[Pod], answers: &Answers<RuleAsk>) -> Known {
+fn answered(key: &RuleKey, rule: &Rule, pods: &[Pod], answers: &Answers<RuleAsk>) -> RuleAnswers {
     let is_in_stage = |pod: &&Pod| stage_of(pod).is_some() && rule.selects(pod);
     let subjects = pods.iter().filter(is_in_stage).map(Subject::of);
     let tasks = rule.status.rule_states.iter().flat_map(|state| {

@@ -177,7 +177,7 @@ impl Controller for Actions {
     }
 
     /// What has not begun begins before what runs is followed: a resource works while we write.
-    fn head_start(&self, key: &ActionKey) -> Duration {
+    fn priority_boost(&self, key: &ActionKey) -> Duration {
         let action = self.observer.actions.get(&key.namespace, &key.name);
         let is_new = |action: &Arc<RawObject>| action.finalizers().is_empty();
         if action.present().is_some_and(is_new) {

@@ -34,7 +34,7 @@ use crate::{
         RemoteTask, SlotState, Task, Work,
     },
     pod_templates::PodTemplates,
-    questions::{Known, TaskQuestion},
+    questions::{ActionAnswers, TaskQuestion},
     remote::{Slots, stored},
     service::Plugins,
 };
@@ -160,7 +160,7 @@ impl Observer {
     ) -> LoadedAction {
         let incarnation = &action.incarnation();
         let facts = self.memory.get(key, incarnation);
-        let known = Known {
+        let answers = ActionAnswers {
             answers,
             incarnation,
             facts: &facts,
@@ -171,9 +171,9 @@ impl Observer {
                 let work = self.work(key, &action, &facts, now);
                 action.work = work.unwrap_or_else(Work::Invalid);
             }
-            action.asked = known.ids();
-            action.reported = known.reported();
-            action.unanswered = known.unanswered();
+            action.asked = answers.ids();
+            action.reported = answers.reported();
+            action.unanswered = answers.unanswered();
             action.said.at = facts.said_at;
         }
         action.form = facts.form;

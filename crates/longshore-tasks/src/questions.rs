@@ -4,7 +4,7 @@
 //! Each question to a store or the catalog may be asked twice: what it writes is the same each time, at a place that only
 //! this action writes, or under the action's own name.
 
-mod known;
+mod answers;
 
 use std::{
     hash::{DefaultHasher, Hasher},
@@ -26,7 +26,7 @@ use crate::{
     events::ActionEvent,
 };
 
-pub(crate) use known::{Known, without_answer};
+pub(crate) use answers::{ActionAnswers, without_answer};
 
 /// Kinds of questions to stores.
 const INPUTS: &str = "store_inputs";

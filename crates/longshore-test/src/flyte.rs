@@ -31,11 +31,11 @@ use cache::Cache;
 #[derive(Debug)]
 pub struct FlyteServices {
     server: ForeignServer,
-    known: Arc<Mutex<Known>>,
+    known: Arc<Mutex<ServicesState>>,
 }
 
 #[derive(Debug, Default)]
-struct Known {
+struct ServicesState {
     /// In the order in which they arrived.
     events: Vec<ActionEvent>,
     cache: Cache,
@@ -111,7 +111,7 @@ impl FlyteServices {
     pub async fn start_with(
         conduct: impl Fn(System, &Received) -> Option<Conduct> + Send + Sync + 'static,
     ) -> io::Result<Self> {
-        let known = Arc::<Mutex<Known>>::default();
+        let known = Arc::<Mutex<ServicesState>>::default();
         let asked = Arc::clone(&known);
         let server = ForeignServer::start(move |received| {
             let conduct = conduct(System::of(received), received);
@@ -185,7 +185,7 @@ impl FlyteServices {
         self.known().n_calls.clone()
     }
 
-    fn known(&self) -> MutexGuard<'_, Known> {
+    fn known(&self) -> MutexGuard<'_, ServicesState> {
         lock(&self.known)
     }
 }
@@ -205,11 +205,11 @@ pub fn refusal(status: StatusCode, code: &str, message: &str) -> Answer {
     Answer::new(status, "application/json", error)
 }
 
-fn lock(known: &Mutex<Known>) -> MutexGuard<'_, Known> {
+fn lock(known: &Mutex<ServicesState>) -> MutexGuard<'_, ServicesState> {
     known.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-impl Known {
+impl ServicesState {
     fn answer(&mut self, received: &Received) -> Answer {
         let path = received.path.as_str();
         match System::of(received) {

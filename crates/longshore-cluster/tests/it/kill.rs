@@ -151,7 +151,7 @@ fn one_life(directory: &Path, lifetime: Duration) -> Vec<String> {
 
 /// The newest answer about an object, and whether a later write of it was on its way.
 #[derive(Debug, Clone, Default)]
-struct Known {
+struct LastAnswer {
     uid: String,
     step: Option<u64>,
     revision: u64,
@@ -161,7 +161,7 @@ struct Known {
 /// Everything that was ever said.
 #[derive(Debug, Default)]
 struct History {
-    objects: BTreeMap<String, Known>,
+    objects: BTreeMap<String, LastAnswer>,
     /// The client that got each revision.
     revisions: BTreeMap<u64, String>,
     /// The newest revision that a client has seen.
@@ -244,7 +244,7 @@ impl History {
         for object in items {
             let name = object["metadata"]["name"].as_str().unwrap().to_owned();
             let step = object["data"]["step"].as_str().unwrap().parse().unwrap();
-            let known = Known {
+            let known = LastAnswer {
                 uid: object["metadata"]["uid"].as_str().unwrap().to_owned(),
                 step: Some(step),
                 revision: revision(object),

@@ -45,7 +45,7 @@ pub(crate) struct LaunchTable {
     pub(crate) pods: Arc<Cache<LaunchedPod>>,
     /// Followed from the first task with a plugin on.
     pub(crate) actions: Arc<Cache<TaskAction>>,
-    known: Mutex<Known>,
+    known: Mutex<TableState>,
     /// How many failed objects are kept.
     keep_failed: usize,
     moved: watch::Sender<u64>,
@@ -54,7 +54,7 @@ pub(crate) struct LaunchTable {
 }
 
 #[derive(Debug)]
-struct Known {
+struct TableState {
     tries: BTreeMap<Uuid, Launches>,
     /// The objects that have failed and are not being deleted, with their tries.
     failed: BTreeMap<FailedObject, Uuid>,
@@ -83,7 +83,7 @@ pub(crate) fn incarnation_of(ti_id: &Uuid) -> Incarnation {
     Incarnation::of(ti_id.to_string())
 }
 
-impl Known {
+impl TableState {
     fn stage(&self, launcher: Launcher) -> Stage {
         match launcher {
             Launcher::Pod => self.pods,
@@ -119,7 +119,7 @@ impl LaunchTable {
         Self {
             pods: Cache::new(),
             actions: Cache::new(),
-            known: Mutex::new(Known {
+            known: Mutex::new(TableState {
                 tries: BTreeMap::new(),
                 failed: BTreeMap::new(),
                 pods: Stage::Wanted,
@@ -132,11 +132,11 @@ impl LaunchTable {
         }
     }
 
-    fn known(&self) -> MutexGuard<'_, Known> {
+    fn known(&self) -> MutexGuard<'_, TableState> {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn change(&self, change: impl FnOnce(&mut Known)) {
+    fn change(&self, change: impl FnOnce(&mut TableState)) {
         change(&mut self.known());
         self.moved.send_modify(|n| *n = n.wrapping_add(1));
     }

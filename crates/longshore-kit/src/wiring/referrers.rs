@@ -15,7 +15,7 @@ use crate::cache::Follow;
 /// round can see is in the index.
 pub struct Referrers<K, R> {
     refers_to: RefersTo<K, R>,
-    known: Mutex<Known<R>>,
+    known: Mutex<ReferrerIndex<R>>,
 }
 
 type RefersTo<K, R> = Box<dyn Fn(&K) -> Vec<R> + Send + Sync>;
@@ -23,7 +23,7 @@ type RefersTo<K, R> = Box<dyn Fn(&K) -> Vec<R> + Send + Sync>;
 /// The namespace and the name of an object.
 type Name = (String, String);
 
-struct Known<R> {
+struct ReferrerIndex<R> {
     by_target: BTreeMap<R, BTreeSet<Name>>,
     by_object: BTreeMap<Name, Vec<R>>,
 }
@@ -33,7 +33,7 @@ impl<K, R: Ord + Clone> Referrers<K, R> {
     pub fn new(refers_to: impl Fn(&K) -> Vec<R> + Send + Sync + 'static) -> Arc<Self> {
         Arc::new(Self {
             refers_to: Box::new(refers_to),
-            known: Mutex::new(Known {
+            known: Mutex::new(ReferrerIndex {
                 by_target: BTreeMap::new(),
                 by_object: BTreeMap::new(),
             }),
@@ -47,7 +47,7 @@ impl<K, R: Ord + Clone> Referrers<K, R> {
         names.cloned().collect()
     }
 
-    fn known(&self) -> MutexGuard<'_, Known<R>> {
+    fn known(&self) -> MutexGuard<'_, ReferrerIndex<R>> {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -17,10 +17,10 @@ use crate::{
 
 /// StatefulSets and ReplicaSets as last seen. Clones share it.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Workloads(Arc<Mutex<Known>>);
+pub(crate) struct Workloads(Arc<Mutex<WorkloadIndex>>);
 
 #[derive(Debug, Default)]
-struct Known {
+struct WorkloadIndex {
     /// Of which kinds all objects that exist are known.
     complete: BTreeSet<&'static str>,
     workloads: BTreeMap<(&'static str, PodKey), Workload>,
@@ -104,7 +104,7 @@ impl Workloads {
         Seen::Present(found)
     }
 
-    fn known(&self) -> MutexGuard<'_, Known> {
+    fn known(&self) -> MutexGuard<'_, WorkloadIndex> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

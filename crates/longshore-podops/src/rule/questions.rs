@@ -80,7 +80,7 @@ pub(crate) struct Wanted {
 
 /// What is known for one version of a rule.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub(crate) struct Known {
+pub(crate) struct RuleAnswers {
     pub(crate) answers: Answers,
     pub(crate) polls: Polls,
     /// Questions of which nothing is of interest any more.
@@ -99,8 +99,8 @@ pub(crate) fn known<'a>(
     key: &RuleKey,
     exchanges: impl Iterator<Item = Exchange<'a>>,
     wanted: &Wanted,
-) -> Known {
-    let mut known = Known::default();
+) -> RuleAnswers {
+    let mut known = RuleAnswers::default();
     let mut said: BTreeMap<(String, String), Said> = BTreeMap::new();
     let mut under_way: BTreeSet<(String, String)> = BTreeSet::new();
     let mut questions = Vec::new();

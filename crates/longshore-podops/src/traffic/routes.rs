@@ -20,11 +20,11 @@ use crate::{
 #[derive(Clone, Debug)]
 pub(crate) struct Routes {
     drain_delay: Duration,
-    known: Arc<Mutex<Known>>,
+    known: Arc<Mutex<RouteIndex>>,
 }
 
 #[derive(Debug, Default)]
-struct Known {
+struct RouteIndex {
     /// Whether all Services that exist are among them.
     has_services: bool,
     has_slices: bool,
@@ -143,12 +143,12 @@ impl Routes {
         self.known().out_since.remove(uid);
     }
 
-    fn known(&self) -> MutexGuard<'_, Known> {
+    fn known(&self) -> MutexGuard<'_, RouteIndex> {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Known {
+impl RouteIndex {
     /// The pods that waited for everything to be known are woken once.
     fn completed(&self, was_complete: bool) -> Concerned {
         if self.has_services && self.has_slices && !was_complete {

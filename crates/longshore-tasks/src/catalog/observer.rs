@@ -9,7 +9,7 @@ use longshore_plugins::CacheKey;
 use super::{Caching, CatalogCacheStatus, Entry};
 use crate::{
     model::{Action, ActionKey, Work},
-    questions::{Holder, Known, without_answer},
+    questions::{ActionAnswers, Holder, without_answer},
 };
 
 /// So long a reservation holds without its owner: the catalog's heartbeats, three times.
@@ -87,7 +87,7 @@ pub enum Hit {
 /// Adds to an action what is known of its cache, where outputs are cached at all.
 ///
 /// Nothing is asked before the finalizer is there: only what has one gives its reservation up when it is deleted.
-pub(crate) fn assemble(key: &ActionKey, action: &mut Action, known: Known<'_>) {
+pub(crate) fn assemble(key: &ActionKey, action: &mut Action, answers: ActionAnswers<'_>) {
     if !action.has_finalizer || action.status.is_terminal() {
         return;
     }
@@ -99,14 +99,14 @@ pub(crate) fn assemble(key: &ActionKey, action: &mut Action, known: Known<'_>) {
     if !CacheKey::is_wanted(&context.template) {
         return;
     }
-    *cache = match known.key() {
+    *cache = match answers.key() {
         Asked::Answered { answer: None, .. } => Cache::None,
         Asked::Answered {
             answer: Some(cache_key),
             ..
         } => {
             let entry = Entry::of(key, context, cache_key);
-            Cache::Keyed(Box::new(cached(entry, known)))
+            Cache::Keyed(Box::new(cached(entry, answers)))
         }
         key @ (Asked::NotAsked
         | Asked::AskedByAnother
@@ -122,33 +122,33 @@ pub(crate) fn assemble(key: &ActionKey, action: &mut Action, known: Known<'_>) {
     };
 }
 
-fn cached(entry: Entry, known: Known<'_>) -> Cached {
-    let found = known.found();
+fn cached(entry: Entry, answers: ActionAnswers<'_>) -> Cached {
+    let found = answers.found();
     let (read, failures) = match &found {
         Asked::Answered {
             answer: Some(Hit::File(url)),
             ..
-        } => (known.cached(url), known.cached_failures(url)),
+        } => (answers.cached(url), answers.cached_failures(url)),
         Asked::Answered { .. }
         | Asked::NotAsked
         | Asked::UnderWay { .. }
         | Asked::Failed { .. }
-        | Asked::AskedByAnother => (Asked::NotAsked, known.found_failures()),
+        | Asked::AskedByAnother => (Asked::NotAsked, answers.found_failures()),
     };
     let prefix = &entry.output_prefix;
     Cached {
-        uid: known.incarnation.uid.clone(),
+        uid: answers.incarnation.uid.clone(),
         found,
         read,
         is_look_up_given_up: is_given_up(failures),
-        copied: known.copied(prefix),
-        reserved: known.reserved(),
-        reserved_before: known.reserved_before(),
-        is_reservation_given_up: is_given_up(known.reserved_failures()),
-        is_freed: known.facts.waiting.is_freed,
-        exists: known.exists(prefix),
-        put: known.put(prefix),
-        released: known.released(),
+        copied: answers.copied(prefix),
+        reserved: answers.reserved(),
+        reserved_before: answers.reserved_before(),
+        is_reservation_given_up: is_given_up(answers.reserved_failures()),
+        is_freed: answers.facts.waiting.is_freed,
+        exists: answers.exists(prefix),
+        put: answers.put(prefix),
+        released: answers.released(),
         entry,
     }
 }

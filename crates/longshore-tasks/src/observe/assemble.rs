@@ -11,7 +11,7 @@ use crate::{
     data::Outcome,
     decide::{Observed, owes, pending},
     model::{Action, ActionKey, Child, LaunchId, Task, Work},
-    questions::{Known, without_answer},
+    questions::{ActionAnswers, without_answer},
     remote,
 };
 
@@ -27,34 +27,34 @@ impl Loaded<'_> {
         let action = action.map(|loaded| {
             let facts = loaded.facts.clone();
             let incarnation = &loaded.action.incarnation();
-            let known = Known {
+            let answers = ActionAnswers {
                 answers,
                 incarnation,
                 facts: &facts,
             };
-            loaded.assemble(key, now, known)
+            loaded.assemble(key, now, answers)
         });
         Observed { now, action }
     }
 }
 
 impl LoadedAction {
-    fn assemble(self, key: &ActionKey, now: Timestamp, known: Known<'_>) -> Action {
+    fn assemble(self, key: &ActionKey, now: Timestamp, answers: ActionAnswers<'_>) -> Action {
         let mut action = self.action;
         // First, because an action that waits for its cache needs no slot.
         if self.is_caching {
-            catalog::assemble(key, &mut action, known);
+            catalog::assemble(key, &mut action, answers);
         }
         match self.children {
-            Some(children) => children.assemble(&mut action, now, known),
-            None => remote::assemble(&mut action, self.slot, now, known),
+            Some(children) => children.assemble(&mut action, now, answers),
+            None => remote::assemble(&mut action, self.slot, now, answers),
         }
         action
     }
 }
 
 impl LoadedChildren {
-    fn assemble(self, action: &mut Action, now: Timestamp, known: Known<'_>) {
+    fn assemble(self, action: &mut Action, now: Timestamp, answers: ActionAnswers<'_>) {
         let launch = LaunchId::of(&action.target, &action.status);
         let child = |resource: &Value| Child::of(self.kind, resource, &launch);
         let current = self.current.as_ref().map(child);
@@ -64,12 +64,12 @@ impl LoadedChildren {
             let is_ours = current.present().is_some_and(Child::is_of_attempt);
             let read = match (&self.current, self.pod_template) {
                 (Seen::Absent, template) if task.is_not_started() && !action.is_deleting => {
-                    to_build(task, template, known)
+                    to_build(task, template, answers)
                 }
                 (Seen::Present(resource), _) if is_ours => {
-                    let read = to_judge(task, resource, self.head_pod, now, known);
+                    let read = to_judge(task, resource, self.head_pod, now, answers);
                     if read.is_ok() && is_open {
-                        follow(task, resource, self.head, &launch, now, known);
+                        follow(task, resource, self.head, &launch, now, answers);
                     }
                     read
                 }
@@ -98,18 +98,18 @@ impl LoadedChildren {
 fn to_build(
     task: &mut Task,
     template: Option<Seen<Value>>,
-    known: Known<'_>,
+    answers: ActionAnswers<'_>,
 ) -> Result<(), Unknown> {
     task.context.pod_template = present(template.unwrap_or(Seen::Absent))?;
     if task.plugin.needs_inputs(&task.context) {
-        let inputs = known.inputs();
+        let inputs = answers.inputs();
         if let Some(inputs) = inputs.answer() {
             task.context.inputs = inputs.clone().map(|inputs| inputs.as_deref().cloned());
         }
         task.inputs = without_answer(inputs);
     }
     let prefix = &task.context.paths.output_prefix;
-    task.directory = task.directory.as_ref().map(|_| known.directory(prefix));
+    task.directory = task.directory.as_ref().map(|_| answers.directory(prefix));
     Ok(())
 }
 
@@ -119,11 +119,11 @@ fn to_judge(
     resource: &Value,
     head_pod: Option<Seen<Value>>,
     now: Timestamp,
-    known: Known<'_>,
+    answers: ActionAnswers<'_>,
 ) -> Result<(), Unknown> {
     task.context.head_pod = present(head_pod.unwrap_or(Seen::Absent))?;
     let info = task.plugin.phase(&task.context, resource, now);
-    task.info = known.facts.form.info(info);
+    task.info = answers.facts.form.info(info);
     Ok(())
 }
 
@@ -134,11 +134,11 @@ fn follow(
     head: Option<HeadPod>,
     launch: &LaunchId,
     now: Timestamp,
-    known: Known<'_>,
+    answers: ActionAnswers<'_>,
 ) {
     let uid = resource["metadata"]["uid"].as_str().unwrap_or_default();
     if let Ok(state) = &task.state {
-        let facts = known.facts;
+        let facts = answers.facts;
         task.pod_events = facts.pod_events.unpublished(uid, state);
         let pending = pending(&facts.pending, launch, &state.k8s, &task.info, now);
         task.pending.clone_from(&pending.changes);
@@ -147,12 +147,12 @@ fn follow(
     }
     task.owed = owes(&task.info, &task.context.template);
     if task.owed.is_some() {
-        task.outcome = known.outcome(uid);
+        task.outcome = answers.outcome(uid);
     }
     if task.plugin.needs_error_file(resource) {
         task.context.error_file = error_file(&task.outcome);
         let info = task.plugin.phase(&task.context, resource, now);
-        task.info = known.facts.form.info(info);
+        task.info = answers.facts.form.info(info);
     }
 }
 

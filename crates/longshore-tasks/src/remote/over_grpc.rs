@@ -40,7 +40,7 @@ pub struct GrpcConnectors {
     config: ConnectorConfig,
     /// By endpoint.
     clients: BTreeMap<(String, Transport), GrpcClient>,
-    known: Mutex<Known>,
+    known: Mutex<Discovered>,
     /// Whether all were asked once what they take.
     is_known: watch::Sender<bool>,
     /// `webApi.caching.workers` of each connector: a silent one keeps those of the others free.
@@ -49,7 +49,7 @@ pub struct GrpcConnectors {
 
 /// What connectors take.
 #[derive(Debug, Default)]
-struct Known {
+struct Discovered {
     /// The last list of each: one that is down for the moment is not forgotten.
     listed: BTreeMap<String, Vec<Connector>>,
     connectors: Connectors,
@@ -104,7 +104,7 @@ impl GrpcConnectors {
         self.clients.is_empty()
     }
 
-    fn known(&self) -> MutexGuard<'_, Known> {
+    fn known(&self) -> MutexGuard<'_, Discovered> {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

@@ -9,11 +9,16 @@ use super::own_states::is_last;
 use crate::{
     decide::may_begin,
     model::{Action, QuotaScope, RemoteTask, SlotChange, SlotState, Work},
-    questions::{CREATE, Known, without_answer},
+    questions::{ActionAnswers, CREATE, without_answer},
 };
 
 /// Adds the step of a task that makes no resource, or what has to happen before it.
-pub(crate) fn assemble(action: &mut Action, slot: SlotState, now: Timestamp, known: Known<'_>) {
+pub(crate) fn assemble(
+    action: &mut Action,
+    slot: SlotState,
+    now: Timestamp,
+    answers: ActionAnswers<'_>,
+) {
     let (status, is_deleting) = (&action.status, action.is_deleting);
     let Work::Remote(task) = &mut action.work else {
         return;
@@ -23,7 +28,7 @@ pub(crate) fn assemble(action: &mut Action, slot: SlotState, now: Timestamp, kno
     }
     let state = stored(status);
     task.context.last = last(status);
-    let (id, asked) = known.connector(state.bytes);
+    let (id, asked) = answers.connector(state.bytes);
     let answer = match asked {
         Asked::NotAsked | Asked::AskedByAnother => None,
         // An action that is being deleted needs to know whether CreateTask began a job, and not how far the job is.
@@ -35,10 +40,10 @@ pub(crate) fn assemble(action: &mut Action, slot: SlotState, now: Timestamp, kno
         Asked::Answered { answer, .. } => Some(answer),
         Asked::Failed { message, .. } => Some(Answer::Failed(message)),
     };
-    let is_state_ours = answer.is_some() || known.facts.own_states.has(state.bytes);
+    let is_state_ours = answer.is_some() || answers.facts.own_states.has(state.bytes);
     let passes = |answer: &Answer| id.kind != CREATE && !is_last(answer);
     task.answered = answer.as_ref().is_some_and(passes).then_some(id);
-    task.aborted = known.aborted(state.bytes);
+    task.aborted = answers.aborted(state.bytes);
     let is_begun = matches!(answer, Some(Answer::Created(_)));
     if is_deleting && !is_begun {
         task.abort = task.plugin.abort(&task.context, state).ok().flatten();
@@ -46,7 +51,7 @@ pub(crate) fn assemble(action: &mut Action, slot: SlotState, now: Timestamp, kno
     }
     // A job that was begun has them: its record waits for no store.
     if !is_begun && task.plugin.needs_inputs(state) {
-        let inputs = known.inputs();
+        let inputs = answers.inputs();
         let answer = inputs.answer().cloned();
         task.inputs = Some(without_answer(inputs));
         let Some(answer) = answer else {
@@ -82,9 +87,9 @@ pub(crate) fn assemble(action: &mut Action, slot: SlotState, now: Timestamp, kno
         .as_ref()
         .is_ok_and(|step| step.info.phase == Phase::Success && step.outputs.is_none());
     if ended_well {
-        task.outcome = known.outcome(&status.attempts.max(1).to_string());
+        task.outcome = answers.outcome(&status.attempts.max(1).to_string());
     }
-    task.written = known.outputs(&task.context.paths.output_prefix);
+    task.written = answers.outputs(&task.context.paths.output_prefix);
 }
 
 /// What has to become of the slot of a job before its next step.

@@ -32,7 +32,7 @@ pub(crate) struct Cache {
     /// The store of all URLs.
     pub(crate) store: Arc<TroubledStore>,
     clock: Arc<dyn Clock>,
-    known: Mutex<Known>,
+    known: Mutex<CatalogState>,
     loses: Loses,
 }
 
@@ -59,7 +59,7 @@ impl std::fmt::Debug for Loses {
 }
 
 #[derive(Debug, Default)]
-struct Known {
+struct CatalogState {
     outputs: BTreeMap<String, CachedOutput>,
     reservations: BTreeMap<String, Reservation>,
     /// Until then nobody is answered.
@@ -138,7 +138,7 @@ impl Cache {
     }
 }
 
-impl Known {
+impl CatalogState {
     fn claim(
         &mut self,
         key: &str,
@@ -172,7 +172,7 @@ impl FaultyCatalog {
         &self,
         what: &'static str,
         owner: &str,
-        answer: impl FnOnce(&mut Known, Timestamp) -> T,
+        answer: impl FnOnce(&mut CatalogState, Timestamp) -> T,
     ) -> Result<T, CatalogError> {
         if self.cache.is_lost(what, owner) {
             return pending().await;

@@ -12,7 +12,7 @@ use longshore_proto::{
 use prost::Message;
 use serde_json::json;
 
-use super::{Known, outputs};
+use super::{ServicesState, outputs};
 use crate::foreign_server::{Answer, Received};
 
 /// A flag whether the message is compressed, and its length.
@@ -20,7 +20,7 @@ const FRAME_HEAD: usize = 5;
 /// gRPC's number of a method that is not there.
 const UNIMPLEMENTED: u32 = 12;
 
-impl Known {
+impl ServicesState {
     pub(super) fn ask_connector(&mut self, received: &Received) -> Answer {
         let method = received.path.rsplit('/').next().unwrap_or_default();
         *self.n_calls.entry(method.to_owned()).or_default() += 1;

@@ -2,9 +2,9 @@
 
 use longshore_proto::flyteidl2::workflow::{ActionEvent, RecordResponse};
 
-use super::{Known, Refused};
+use super::{Refused, ServicesState};
 
-impl Known {
+impl ServicesState {
     /// All of them, or none.
     pub(super) fn record(&mut self, events: Vec<ActionEvent>) -> Result<RecordResponse, Refused> {
         if let Some(event) = events.iter().find(|event| flaw(event)) {

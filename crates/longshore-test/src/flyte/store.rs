@@ -6,12 +6,12 @@ use http::{
     header::{ETAG, LAST_MODIFIED},
 };
 
-use super::Known;
+use super::ServicesState;
 use crate::foreign_server::{Answer, Received};
 
 const XML: &str = "application/xml";
 
-impl Known {
+impl ServicesState {
     pub(super) fn ask_store(&mut self, received: &Received) -> Answer {
         let path = received.path.split('?').next().unwrap_or_default();
         if received.method == Method::PUT {

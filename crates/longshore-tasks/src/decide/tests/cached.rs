@@ -24,7 +24,7 @@ fn s(seconds: i64) -> jiff::SignedDuration {
 
 /// What is known of the cache of a task.
 #[derive(Clone, Debug)]
-pub(in crate::decide) struct Known {
+pub(in crate::decide) struct CacheFixture {
     pub(in crate::decide) is_serializable: bool,
     /// What came of looking them up.
     pub(in crate::decide) outputs: Seen<Bytes>,
@@ -36,8 +36,8 @@ pub(in crate::decide) struct Known {
 }
 
 /// A task whose cache was looked up just now, and has nothing.
-pub(in crate::decide) fn uncached(is_serializable: bool) -> Known {
-    Known {
+pub(in crate::decide) fn uncached(is_serializable: bool) -> CacheFixture {
+    CacheFixture {
         is_serializable,
         outputs: Seen::Absent,
         is_copied: false,
@@ -83,7 +83,7 @@ fn now<T>(answer: T) -> Asked<T> {
     Asked::Answered { at: EPOCH, answer }
 }
 
-impl Known {
+impl CacheFixture {
     pub(in crate::decide) fn cache(self) -> Cache {
         let mut cached = new(self.is_serializable);
         cached.found = match self.outputs {
@@ -118,14 +118,14 @@ fn unkeyed(key: Asked<()>) -> Cache {
 
 impl World {
     /// Its outputs are cached.
-    fn cached(self, change: impl FnOnce(&mut Known)) -> Self {
+    fn cached(self, change: impl FnOnce(&mut CacheFixture)) -> Self {
         let mut known = uncached(false);
         change(&mut known);
         self.with(|it| it.cache = known.cache())
     }
 
     /// They are, and only one runs at a time.
-    fn serialized(self, change: impl FnOnce(&mut Known)) -> Self {
+    fn serialized(self, change: impl FnOnce(&mut CacheFixture)) -> Self {
         let mut known = uncached(true);
         change(&mut known);
         self.with(|it| it.cache = known.cache())

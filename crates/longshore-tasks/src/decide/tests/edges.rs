@@ -4,7 +4,7 @@ use longshore_api::flyte::{REASON_INVALID_SPEC, REASON_PAUSED, REASON_PLUGIN_NOT
 use longshore_plugins::PluginState;
 
 use super::{
-    cached::{Known, uncached},
+    cached::{CacheFixture, uncached},
     world::plan_of,
     *,
 };
@@ -64,7 +64,7 @@ fn every_listed_transition_is_taken() {
             .clone()
             .with(|it| it.builds = Err("BadTaskSpecification"));
         refused.plan();
-        let hit = Known {
+        let hit = CacheFixture {
             outputs: Seen::Present(Bytes::from_static(b"o")),
             is_copied: true,
             ..uncached(false)

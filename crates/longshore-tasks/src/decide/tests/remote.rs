@@ -11,7 +11,7 @@ use longshore_plugins::{
 use longshore_proto::flyteidl2::core::{LiteralMap, TaskTemplate};
 
 use super::{
-    cached::{Known, held_by, uncached},
+    cached::{CacheFixture, held_by, uncached},
     *,
 };
 use crate::{
@@ -126,7 +126,7 @@ impl Remote {
         self.with(|it| it.aborted = Seen::Present(()))
     }
 
-    fn cached(self, is_serializable: bool, change: impl FnOnce(&mut Known)) -> Self {
+    fn cached(self, is_serializable: bool, change: impl FnOnce(&mut CacheFixture)) -> Self {
         let mut known = uncached(is_serializable);
         change(&mut known);
         self.with(|it| it.cache = known.cache())

@@ -1,4 +1,4 @@
-//! What is known of the questions about one action: the answers that rounds read, by question.
+//! The answers to the questions about one action, by question, as rounds read them.
 
 use std::sync::Arc;
 
@@ -32,15 +32,15 @@ macro_rules! pick {
     };
 }
 
-/// What is known of the questions about one action.
+/// The answers to the questions about one action, and what the process remembers of it.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Known<'a> {
+pub(crate) struct ActionAnswers<'a> {
     pub(crate) answers: &'a Answers<TaskQuestion>,
     pub(crate) incarnation: &'a Incarnation,
     pub(crate) facts: &'a Facts,
 }
 
-impl Known<'_> {
+impl ActionAnswers<'_> {
     pub(crate) fn inputs(&self) -> Asked<Result<Option<Arc<LiteralMap>>, String>> {
         self.get(INPUTS, "", pick!(Inputs))
     }
