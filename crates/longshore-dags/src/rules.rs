@@ -19,6 +19,14 @@ pub const RULES: &[Rule] = &[
         &["taskactions"],
         &["create", "delete", "get", "list", "watch"],
     ),
+    // When TaskActions are installed, where they are not.
+    Rule::new(
+        "apiextensions.k8s.io",
+        &["customresourcedefinitions"],
+        &["list", "watch"],
+    )
+    .named(&["taskactions.flyte.org"])
+    .cluster_wide(),
     // The files of a run, removed after its end.
     Rule::new("", &["configmaps"], &["create", "delete", "get", "list"]),
     // The workspace of a run, which stays.

@@ -4,12 +4,13 @@
 //! and its position are committed together, so a restart goes on exactly there; a position that has expired (410) is
 //! replaced by a new list. The effects of events are idempotent, because a list and a resumed watch report some twice.
 
-use std::{sync::Arc, time::Duration};
+use std::sync::Arc;
 
 use futures::{Stream, StreamExt, stream::BoxStream};
 use kube::{Api, api::ListParams};
 use longshore_k8s::metadata::parse_version;
-use longshore_kit::{ListWatch, Update};
+use longshore_kit::{Definition, ListWatch, Update};
+use longshore_plugins::TASK_ACTION;
 use tokio_util::sync::CancellationToken;
 
 use super::{
@@ -21,9 +22,6 @@ use crate::{
     model::Launcher,
     scheduler::facts::{Fact, LaunchChange, LaunchFact},
 };
-
-/// How often a kind that the cluster does not have is looked for.
-const LOOK_AGAIN: Duration = Duration::from_secs(10);
 
 /// Follows the objects of one launcher of one scheduler.
 pub(crate) struct LaunchWatch<K> {
@@ -44,7 +42,7 @@ impl<K: Launched> LaunchWatch<K> {
         let follow = async {
             self.table().reached(K::LAUNCHER, Stage::Wanted).await;
             if K::LAUNCHER == Launcher::TaskAction {
-                self.installed().await;
+                self.until_served().await;
             }
             self.follow(stored).await;
         };
@@ -59,18 +57,25 @@ impl<K: Launched> LaunchWatch<K> {
         self.table().reach(K::LAUNCHER, stage);
     }
 
-    /// Waits until the cluster has the kind. Until then, building an object of it fails.
-    async fn installed(&self) {
+    /// Waits until the API server serves TaskActions. Until then, building one fails.
+    ///
+    /// Where they are served, nothing is asked about their definition: a scheduler without the right to watch it runs
+    /// tasks with a plugin there.
+    async fn until_served(&self) {
         let one = ListParams::default().limit(1);
-        while let Err(kube::Error::Api(status)) = self.api.list(&one).await
-            && status.code == 404
-        {
-            self.reach(Stage::Missing);
-            let board = self.shared.board();
-            let ids = board.task_instances().map(|row| row.id);
-            self.shared.launch_keys.add(ids);
-            tokio::time::sleep(LOOK_AGAIN).await;
+        let Err(kube::Error::Api(status)) = self.api.list(&one).await else {
+            return;
+        };
+        if status.code != 404 {
+            return;
         }
+        self.reach(Stage::Missing);
+        let board = self.shared.board();
+        let ids = board.task_instances().map(|row| row.id);
+        self.shared.launch_keys.add(ids);
+        let definition = Definition::new(TASK_ACTION, |_| {});
+        let client = self.api.clone().into_client();
+        definition.until_served(&client).await;
     }
 
     async fn follow(&self, stored: Option<u64>) {

@@ -2,15 +2,16 @@
 
 use std::time::Duration;
 
-use longshore_store::{RunState, TaskState};
+use longshore_store::{RunKey, RunState, TaskState};
 use longshore_test::{
-    faults::FaultPlan,
+    faults::{FaultPlan, Faults},
     laws::{check_scenario, check_seeds, replay},
 };
 
 use crate::{
+    executor,
     scenarios::{People, Story},
-    world::{RUN_ID, World, undisturbed},
+    world::{RUN_ID, World, seconds, undisturbed},
 };
 
 const CHAIN: Story = Story {
@@ -155,6 +156,29 @@ async fn a_task_with_a_plugin_fails_where_the_cluster_has_no_task_actions() {
     assert_eq!(tasks[0].state, Some(TaskState::Success));
     let failure = tasks[1].failure.as_ref().unwrap();
     assert!(failure.message.contains("kubectl apply -f"), "{failure:?}");
+}
+
+/// The scheduler watches the definition of TaskActions: nothing is asked twice, and a run after it is there goes well.
+#[tokio::test(start_paused = true)]
+async fn a_scheduler_waits_for_task_actions_by_a_watch() {
+    let dag = "{dag_id: late, tasks: {a: {plugin: pod, command: [x], env: {SCRIPT: run 1s}}}}";
+    let world = World::standing_on(crate::surroundings::Surroundings::embedded(), dag, &[]);
+    let faults = Faults::new(FaultPlan::none());
+    let dags = world.start(&faults.start()).await;
+    let state_of = async |run: RunKey| {
+        let ended = tokio::time::timeout(Duration::from_secs(100), dags.ended(&run)).await;
+        ended.unwrap().unwrap().unwrap().0.state
+    };
+    let early = world.request(&dags, RUN_ID).await;
+    assert_eq!(state_of(early).await, RunState::Failed);
+    seconds(600).await;
+    assert_eq!(faults.count("list taskactions"), 1, "no polls");
+    assert_eq!(faults.count("list customresourcedefinitions"), 1);
+
+    executor::start(&world.place, world.clock.clone()).await;
+    seconds(30).await;
+    let late = world.request(&dags, "late").await;
+    assert_eq!(state_of(late).await, RunState::Success);
 }
 
 /// A DAG without plugins costs no request about TaskActions.

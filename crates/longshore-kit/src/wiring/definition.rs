@@ -2,13 +2,15 @@
 
 use std::{fmt, sync::Arc};
 
+use futures::StreamExt;
+use kube::Client;
 use longshore_core::{Resource, Scope};
 use serde_json::Value;
 use tokio::sync::watch;
 
 use super::Kind;
 use crate::{
-    cache::{Cache, Update},
+    cache::{ALL, Cache, Update},
     raw::RawObject,
 };
 
@@ -57,6 +59,21 @@ impl Definition {
     /// Whether the API server is known not to serve the kind.
     pub fn is_missing(&self) -> bool {
         *self.served.borrow() == Served::No
+    }
+
+    /// Watches the definition until the API server serves the kind, where no [`Wiring`](super::Wiring) watches it.
+    ///
+    /// *Cancellation*: dropping the future ends the watch.
+    pub async fn until_served(&self, client: &Client) {
+        let kind = self.kind();
+        let what = kind.list_watch(client, ALL);
+        let mut updates = what.into_cache(Arc::clone(&kind.cache)).boxed();
+        while *self.served.borrow() != Served::Yes {
+            let Some(update) = updates.next().await else {
+                return;
+            };
+            self.take(update);
+        }
     }
 
     /// What is watched of it. Definitions are large: none is kept.

@@ -398,6 +398,25 @@ async fn a_kind_is_watched_only_while_it_is_served() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_definition_is_waited_for_without_a_wiring_by_one_list_and_a_watch() {
+    let server = Server::default();
+    let definition = Definition::new(JOB, |_| {});
+    let waiting = {
+        let (definition, client) = (definition.clone(), server.client());
+        tokio::spawn(async move { definition.until_served(&client).await })
+    };
+    tokio::time::sleep(Duration::from_secs(3_600)).await;
+    assert!(definition.is_missing() && !waiting.is_finished());
+    let name = definition.name();
+    let versions = json!({"spec": {"versions": [{"name": "v1beta1", "served": true}]}});
+    server.put(DEFINITION.plural, &name, "ADDED", versions);
+    let hour = Duration::from_secs(3_600);
+    tokio::time::timeout(hour, waiting).await.unwrap().unwrap();
+    assert!(!definition.is_missing());
+    assert_eq!(server.lists(), [DEFINITION.plural], "it is listed once");
+}
+
+#[tokio::test(start_paused = true)]
 async fn each_controller_gets_its_own_keys() {
     let mut router = Router::default();
     let even = router.keys(|n: &u32| n.is_multiple_of(2).then_some(n));
