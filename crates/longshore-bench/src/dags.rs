@@ -86,11 +86,7 @@ pub(crate) async fn measure(rig: &Rig, args: &DagsArgs) -> Result<Value> {
 async fn start(rig: &Rig, args: &DagsArgs) -> Result<Subject> {
     if !args.common.external {
         let store = Store::open(subject::data_dir(rig).join("longshore.db")).await?;
-        let unlimited = Pool {
-            name: DEFAULT_POOL.to_owned(),
-            slots: -1,
-        };
-        store.set_pool(&unlimited).await?;
+        store.set_pool(&Pool::new(DEFAULT_POOL, -1)).await?;
         store.close().await;
     }
     let parallelism = args.common.n.max(N_UNLOADED).to_string();

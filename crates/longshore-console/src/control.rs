@@ -165,6 +165,14 @@ pub enum ControlError {
         /// Why the try has no log.
         why: String,
     },
+    /// A file of the DAG folder names the pool, and would set it back.
+    #[error("the pool {pool} comes from {file} in the DAG folder, which would set it back")]
+    PoolInFile {
+        /// The pool.
+        pool: String,
+        /// The file, relative to the folder.
+        file: String,
+    },
     /// The name is taken.
     #[error("the run {0} exists already")]
     RunExists(RunName),

@@ -184,6 +184,9 @@ pub struct Pool {
     pub name: String,
     /// How many slots; -1 is unlimited.
     pub slots: i64,
+    /// The file of the DAG folder that the slots come from; without it, they come from a request.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub file: Option<String>,
 }
 
 /// How large a pool is to be.

@@ -106,6 +106,9 @@ impl From<ControlError> for Problem {
                 "LS1397",
                 "`longshore pools list` has all of them".to_owned(),
             ),
+            ControlError::PoolInFile { file, .. } => {
+                (409, "LS1398", format!("change {file} instead"))
+            }
             ControlError::UnknownTask(task) => (
                 404,
                 "LS1392",

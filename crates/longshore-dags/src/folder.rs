@@ -17,7 +17,7 @@ use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    document,
+    document::{self, POOL_FILES},
     model::{Dag, MAX_FILES_BYTES},
 };
 
@@ -27,7 +27,7 @@ const RESCAN: Duration = Duration::from_secs(300);
 /// The folder is read this long after a change, because copying a folder makes many changes.
 const SETTLE: Duration = Duration::from_millis(200);
 
-/// A DAG file as it is now.
+/// A DAG file, or one with pools, as it is now.
 #[derive(Clone, Debug)]
 pub struct DagFile {
     /// Its path below the folder, `/` between the parts.
@@ -36,12 +36,14 @@ pub struct DagFile {
     pub state: FileState,
 }
 
-/// What a DAG file says.
+/// What such a file says.
 #[derive(Clone, Debug)]
 pub enum FileState {
     /// A DAG.
     Dag(Arc<Dag>),
-    /// Something that is no DAG; why, for people, one problem a line.
+    /// The slots of pools by name.
+    Pools(Arc<BTreeMap<String, i64>>),
+    /// Something that is neither; why, for people, one problem a line.
     Broken(String),
     /// The file is gone, or holds a manifest for kubectl.
     Removed,
@@ -174,7 +176,8 @@ fn watch(root: &Path, changed: Arc<Notify>) -> Option<RecommendedWatcher> {
         .ok()
 }
 
-/// All `.yaml` and `.yml` files below a folder, by path. Hidden files and folders are left out, links to folders too.
+/// All `.yaml` and `.yml` files below a folder, by path, and those with pools at its top. Hidden files and folders are left
+/// out, links to folders too.
 fn dag_files(root: &Path) -> io::Result<Vec<PathBuf>> {
     let mut found = Vec::new();
     let mut folders = vec![root.to_owned()];
@@ -186,12 +189,13 @@ fn dag_files(root: &Path) -> io::Result<Vec<PathBuf>> {
             let is_dag_file = path
                 .extension()
                 .is_some_and(|it| it == "yaml" || it == "yml");
+            let is_pool_file = POOL_FILES.iter().any(|name| path == root.join(name));
             if is_hidden {
                 continue;
             }
             if entry.file_type()?.is_dir() {
                 folders.push(path);
-            } else if is_dag_file {
+            } else if is_dag_file || is_pool_file {
                 found.push(path);
             }
         }
@@ -212,6 +216,9 @@ fn read_with(name: &str, path: &Path, parts: &mut Signature) -> FileState {
         Ok(text) => text,
         Err(error) => return FileState::Broken(format!("{name}: cannot be read: {error}")),
     };
+    if document::has_pools(path, &text) {
+        return pools(name, &text);
+    }
     let folder = path.parent().unwrap_or(Path::new("/"));
     let read_beside = &mut |beside: &str| {
         parts.push(signed(folder.join(beside)));
@@ -231,6 +238,18 @@ fn read_with(name: &str, path: &Path, parts: &mut Signature) -> FileState {
             }
             None => FileState::Broken(problems.to_string()),
         },
+    }
+}
+
+fn pools(name: &str, text: &str) -> FileState {
+    if let Some((folder, file)) = name.rsplit_once('/') {
+        return FileState::Broken(format!(
+            "{name}: pools are read from the top of the DAG folder only: move `{file}` there from `{folder}`"
+        ));
+    }
+    match document::parse_pools(name, text) {
+        Ok(pools) => FileState::Pools(Arc::new(pools)),
+        Err(problems) => FileState::Broken(problems.to_string()),
     }
 }
 

@@ -97,10 +97,17 @@ async fn apply_dags(c: &mut Connection, dags: &[Dag]) -> Result<(), Refusal> {
 
 /// Creates or changes a pool.
 pub(crate) async fn apply_pool(c: &mut Connection, pool: &Pool) -> Result<(), Refusal> {
+    let file = pool.file.as_ref();
     c.execute(
-        "INSERT INTO pool (name, slots) VALUES (?, ?) \
-         ON CONFLICT (name) DO UPDATE SET slots = excluded.slots",
-        [pool.name.as_str().into(), pool.slots.into()],
+        "INSERT INTO pool (name, slots, file, slots_before) VALUES (?, ?, ?, ?) \
+         ON CONFLICT (name) DO UPDATE SET slots = excluded.slots, file = excluded.file, \
+         slots_before = excluded.slots_before",
+        [
+            pool.name.as_str().into(),
+            pool.slots.into(),
+            file.map(|file| file.name.clone()).into(),
+            Cell::Int(file.and_then(|file| file.slots_before)),
+        ],
     )
     .await?;
     Ok(())

@@ -327,6 +327,30 @@ pub struct Pool {
     pub name: String,
     /// How many slots; -1 is unlimited.
     pub slots: i64,
+    /// The file that the slots come from; `None` where they come from a request of a user.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub file: Option<PoolFile>,
+}
+
+/// The file of the DAG folder that names a pool.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PoolFile {
+    /// Its path, relative to the folder.
+    pub name: String,
+    /// How many slots a user had given the pool before the file named it: it gets them back when the file no longer
+    /// does. `None` where there was no such pool, which is then deleted.
+    pub slots_before: Option<i64>,
+}
+
+impl Pool {
+    /// A pool that no file names.
+    pub fn new(name: impl Into<String>, slots: i64) -> Self {
+        Self {
+            name: name.into(),
+            slots,
+            file: None,
+        }
+    }
 }
 
 /// What the service knows of a DAG in its folder.

@@ -40,6 +40,12 @@ const MIGRATIONS: &[Change] = &[
         sqlite: include_str!("../migrations/sqlite/0002_schedules.sql"),
         postgres: include_str!("../migrations/postgres/0002_schedules.sql"),
     },
+    Change {
+        version: 3,
+        name: "pools",
+        sqlite: include_str!("../migrations/sqlite/0003_pools.sql"),
+        postgres: include_str!("../migrations/postgres/0003_pools.sql"),
+    },
 ];
 
 /// sqlx's table of applied migrations.

@@ -8,7 +8,7 @@ use uuid::Uuid;
 use crate::{
     changes::{Snapshot, StoreError},
     engine::{Cell, Connection, Row},
-    model::{ArchivedTry, DocumentHash, Pool, Run, RunKey, StoredDocument, TaskInstance},
+    model::{ArchivedTry, DocumentHash, Pool, PoolFile, Run, RunKey, StoredDocument, TaskInstance},
     rows::{dag, document, instant, run, task_instance},
 };
 
@@ -45,7 +45,12 @@ pub(crate) async fn load(c: &mut Connection) -> Result<Snapshot, StoreError> {
                           AND task_instance.run_id = run.run_id \
                           AND task_instance.is_archived = 0 \
                           ORDER BY run.queued_at, run.dag_id, run.run_id, task_id, map_index";
-    let pools = fetch(c, "SELECT name, slots FROM pool ORDER BY name", []).await?;
+    let pools = fetch(
+        c,
+        "SELECT name, slots, file, slots_before FROM pool ORDER BY name",
+        [],
+    )
+    .await?;
     let scheduler = fetch(c, "SELECT watch_position FROM scheduler", []).await?;
     let position = |row: &Row| row.opt_text("watch_position");
     let position = scheduler.first().map(position).transpose();
@@ -159,9 +164,12 @@ fn no_document(hash: &DocumentHash) -> StoreError {
 
 fn read_pool(row: &Row) -> Result<Pool, StoreError> {
     let read = || {
+        let slots_before = row.opt_int("slots_before")?;
+        let file = row.opt_text("file")?;
         Ok(Pool {
             name: row.text("name")?,
             slots: row.int("slots")?,
+            file: file.map(|name| PoolFile { name, slots_before }),
         })
     };
     read().map_err(|why| corrupt("a pool", why))

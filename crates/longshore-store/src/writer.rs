@@ -380,7 +380,7 @@ mod tests {
     use crate::open::{Opened, Place};
 
     fn pool(name: String) -> Work {
-        Work::Pool(Pool { name, slots: 1 })
+        Work::Pool(Pool::new(name, 1))
     }
 
     #[tokio::test]

@@ -49,6 +49,17 @@ impl DagFile {
             .map_err(|problems| problems.into_iter().collect())
     }
 
+    /// Checks it as what it is in a DAG folder: pools, or a DAG.
+    pub(crate) fn lint(&self) -> Result<(), Vec<Problem>> {
+        if document::has_pools(Path::new(&self.name), &self.text) {
+            let pools = document::parse_pools(&self.name, &self.text);
+            return pools
+                .map(drop)
+                .map_err(|problems| problems.into_iter().collect());
+        }
+        self.check().map(drop)
+    }
+
     /// The kind of the Kubernetes object that it is; `None` for anything else.
     pub(crate) fn kubernetes_kind(&self) -> Option<String> {
         document::kubernetes_kind(&self.text)

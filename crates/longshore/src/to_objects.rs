@@ -107,6 +107,7 @@ pub(crate) fn pool(pool: &Pool) -> objects::Pool {
     objects::Pool {
         name: pool.name.clone(),
         slots: pool.slots,
+        file: pool.file.as_ref().map(|file| file.name.clone()),
     }
 }
 

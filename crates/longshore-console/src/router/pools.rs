@@ -27,7 +27,12 @@ pub(super) async fn set(
             "expected {\"slots\": NUMBER}, found no number of slots",
         )
     })?;
-    Ok(Json(shared.control.set_pool(Pool { name, slots }).await?))
+    let pool = Pool {
+        name,
+        slots,
+        file: None,
+    };
+    Ok(Json(shared.control.set_pool(pool).await?))
 }
 
 pub(super) async fn delete(

@@ -278,6 +278,7 @@ impl Control for Fake {
         let pool = |(name, slots): (&String, &i64)| Pool {
             name: name.clone(),
             slots: *slots,
+            file: None,
         };
         Ok(pools.iter().map(pool).collect())
     }
@@ -291,8 +292,11 @@ impl Control for Fake {
     async fn delete_pool(&self, name: &str) -> Result<Pool, ControlError> {
         let slots = self.pools.lock().unwrap().remove(name);
         let slots = slots.ok_or_else(|| ControlError::UnknownPool(name.to_owned()))?;
-        let name = name.to_owned();
-        Ok(Pool { name, slots })
+        Ok(Pool {
+            name: name.to_owned(),
+            slots,
+            file: None,
+        })
     }
 
     async fn logs(&self, name: &TaskName, query: LogQuery) -> Result<LogStream, ControlError> {

@@ -39,6 +39,15 @@ fn file_of(entry: Option<&Entry>) -> Option<&str> {
     entry?.row.file.as_deref()
 }
 
+/// What is wrong with a file of pools, where it is not the first one.
+pub(super) fn second_pools(name: &str, first: &str) -> Option<String> {
+    (name != first).then(|| {
+        format!(
+            "the pools are in `{first}` already, and `{name}` is not used: remove one of the two"
+        )
+    })
+}
+
 /// What is wrong with a second file of a DAG.
 pub(super) fn duplicate(dag: &Dag, owner: &str) -> String {
     format!(

@@ -46,6 +46,7 @@ impl Catalog {
                     let is_owner = owners.values().any(|(owner, _)| owner == name);
                     (!is_owner).then(|| why.clone())?
                 }
+                FileState::Pools(_) => files::second_pools(name, self.pools_file()?)?,
                 FileState::Removed => return None,
             };
             Some(known_file(name, read, error))

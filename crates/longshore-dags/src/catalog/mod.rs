@@ -8,6 +8,7 @@
 pub(crate) mod due;
 mod files;
 mod known;
+pub(crate) mod pools;
 pub(crate) mod rows;
 
 use std::{collections::BTreeMap, sync::Arc};
@@ -85,7 +86,7 @@ impl Catalog {
                 FileState::Removed => {
                     files.remove(&name);
                 }
-                FileState::Dag(_) | FileState::Broken(_) => {
+                FileState::Dag(_) | FileState::Pools(_) | FileState::Broken(_) => {
                     files.insert(name, ReadFile { state, at });
                 }
             }

@@ -90,7 +90,7 @@ fn read_file(entry: &mut Entry, owner: Option<(&str, &ReadFile)>) {
                 row.parsed_at = read.at;
             }
         }
-        FileState::Removed => {}
+        FileState::Removed | FileState::Pools(_) => {}
     }
 }
 

@@ -15,6 +15,7 @@ mod files;
 mod node;
 mod plugin;
 mod pod_override;
+mod pools;
 mod problem;
 mod reader;
 mod schedule;
@@ -26,6 +27,7 @@ use std::io;
 
 use serde_saphyr::{Error, MessageFormatter, UserMessageFormatter, budget::BudgetBreach};
 
+pub use pools::{POOL_FILES, has_pools, parse_pools};
 pub use problem::{Code, Problem, Problems};
 pub use text::{MAX_DOCUMENT_BYTES, kubernetes_kind, read_file, read_text};
 

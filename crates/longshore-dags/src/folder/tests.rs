@@ -5,6 +5,7 @@ const DAG: &str = "dag_id: a\nfiles: [data.csv]\ntasks: {t: {command: [x]}}\n";
 fn states(files: Vec<DagFile>) -> Vec<String> {
     let word = |file: DagFile| match file.state {
         FileState::Dag(dag) => format!("{}: dag {}", file.name, dag.dag_id),
+        FileState::Pools(pools) => format!("{}: pools {pools:?}", file.name),
         FileState::Broken(_) => format!("{}: broken", file.name),
         FileState::Removed => format!("{}: removed", file.name),
     };
@@ -36,6 +37,29 @@ fn a_look_tells_what_is_new_since_the_last_one() {
     fs::remove_file(file("sub/a.yaml")).unwrap();
     let news = states(folder.look().unwrap());
     assert_eq!(news.last().unwrap(), "sub/a.yaml: removed");
+}
+
+#[test]
+fn pools_are_read_at_the_top_of_the_folder() {
+    let root = tempfile::tempdir().unwrap();
+    let file = |name: &str| root.path().join(name);
+    fs::create_dir(file("sub")).unwrap();
+    for name in ["pools.json", "pools.yaml", "sub/pools.yaml"] {
+        fs::write(file(name), r#"{"db": {"slots": 2}}"#).unwrap();
+    }
+    fs::write(file("sub/pools.json"), "no file of ours").unwrap();
+    let mut folder = DagFolder::open(root.path()).unwrap();
+    let expected = [
+        r#"pools.json: pools {"db": 2}"#,
+        r#"pools.yaml: pools {"db": 2}"#,
+        "sub/pools.yaml: broken",
+    ];
+    assert_eq!(states(folder.look().unwrap()), expected);
+    fs::write(file("pools.yaml"), "db: 2").unwrap();
+    assert_eq!(states(folder.look().unwrap()), ["pools.yaml: broken"]);
+    let dag = DAG.replace("[data.csv]", "[]");
+    fs::write(file("pools.yaml"), dag).unwrap();
+    assert_eq!(states(folder.look().unwrap()), ["pools.yaml: dag a"]);
 }
 
 #[test]

@@ -2,9 +2,11 @@
 
 use std::{io, path::Path};
 
+use tokio::sync::watch;
+
 use super::Dags;
 use crate::{
-    catalog::KnownDag,
+    catalog::{KnownDag, pools::FolderPools},
     folder::{DagFile, DagFolder},
 };
 
@@ -14,19 +16,24 @@ use crate::{
 pub struct UnknownDag(pub String);
 
 impl Dags {
-    /// Follows a folder of DAG files, and lets the schedules of its DAGs make runs; without it none does. To be called
-    /// once.
+    /// Follows a folder of DAG files, lets the schedules of its DAGs make runs (without it none does), and makes the pools
+    /// what its file of pools says. To be called once.
     ///
     /// # Errors
     /// There is no folder.
     pub fn follow(&self, folder: &Path) -> io::Result<()> {
         let folder = DagFolder::open(folder)?;
         let shared = self.shared.clone();
+        let (says, said) = watch::channel(FolderPools::Unreadable);
         let report = move |news: Vec<DagFile>| {
             let now = shared.clock.now();
-            shared.catalog_mut().update_files(news, now);
+            let mut catalog = shared.catalog_mut();
+            catalog.update_files(news, now);
+            says.send_replace(catalog.folder_pools());
+            drop(catalog);
             shared.inbox.wake();
         };
+        self.follow_pools(said);
         let following = folder.follow(report, self.tasks.shutdown());
         self.tasks.spawn("dags.folder", following);
         Ok(())

@@ -97,7 +97,7 @@ pub struct Dags {
     gate: Gate,
     max_task_retry_delay: Duration,
     /// Changes of pools are recorded and take effect in one order.
-    pool_turns: tokio::sync::Mutex<()>,
+    pool_turns: Arc<tokio::sync::Mutex<()>>,
 }
 
 impl Drop for Dags {
@@ -161,7 +161,7 @@ impl Dags {
             tasks: Tasks::new(),
             gate: config.gate.clone(),
             max_task_retry_delay: config.limits.max_task_retry_delay,
-            pool_turns: tokio::sync::Mutex::default(),
+            pool_turns: Arc::default(),
         };
         service.spawn(client, logs, config, at).await?;
         Ok(service)

@@ -37,11 +37,8 @@ impl MemoryStore {
             rows: Mutex::default(),
         };
         for (name, slots) in [("default_pool", 128), ("one", 1)] {
-            let name = name.to_owned();
-            store
-                .rows()
-                .pools
-                .insert(name.clone(), Pool { name, slots });
+            let pool = Pool::new(name, slots);
+            store.rows().pools.insert(name.to_owned(), pool);
         }
         store
     }

@@ -1,12 +1,12 @@
 //! Pools change while runs go on.
 
-use std::time::Duration;
+use std::{fs, time::Duration};
 
-use longshore_dags::PoolError;
+use longshore_dags::{Dags, PoolError};
 use longshore_store::{Pool, RunState, TaskState};
-use longshore_test::faults::{Fault, FaultPlan, Faults, Point};
+use longshore_test::faults::{Fault, FaultPlan, Faults, Point, Refusal};
 
-use crate::world::{RUN_ID, World, seconds};
+use crate::world::{RUN_ID, World, seconds, undisturbed};
 
 const IN_A_POOL: &str = "
 dag_id: pooled
@@ -16,10 +16,66 @@ tasks:
 ";
 
 fn db(slots: i64) -> Pool {
-    Pool {
-        name: "db".to_owned(),
-        slots,
+    Pool::new("db", slots)
+}
+
+/// The pools, as `name=slots`.
+fn slots(dags: &Dags) -> String {
+    let pools = dags.pools();
+    let pools = pools
+        .values()
+        .map(|pool| format!("{}={}", pool.name, pool.slots));
+    pools.collect::<Vec<_>>().join(" ")
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_file_of_the_dag_folder_makes_pools_and_takes_them_back() {
+    let world = World::following(IN_A_POOL).await;
+    let file = world.folder.as_ref().unwrap().path().join("pools.yaml");
+    // The first change is not recorded: it is tried again.
+    let down = FaultPlan::at(
+        Point::new("set pool", 2),
+        Fault::Refuse(Refusal::Unavailable),
+    );
+    let dags = world.start(&Faults::new(down).start()).await;
+    dags.set_pool(Pool::new("own", 1)).await.unwrap();
+    let run = world.request(&dags, RUN_ID).await;
+    // Changes are found at once, or by the next look of the folder, after 5 minutes.
+    let after = async |dags: &Dags, text: &str| {
+        fs::write(&file, text).unwrap();
+        seconds(400).await;
+        slots(dags)
+    };
+    let named = "db: {slots: 2}\nown: {slots: 7}\ndefault_pool: {slots: 9}\n";
+    let of_file = "db=2 default_pool=9 one=1 own=7";
+    assert_eq!(after(&dags, named).await, of_file);
+    assert_eq!(world.rows(&run).await.0.state, RunState::Success);
+    for refused in [
+        dags.set_pool(db(4)).await,
+        dags.delete_pool("db").await.map(drop),
+    ] {
+        assert!(
+            matches!(refused, Err(PoolError::InFile { .. })),
+            "{refused:?}"
+        );
     }
+
+    assert_eq!(after(&dags, "db: {slots: many}\n").await, of_file);
+    let of_files = dags.dags().into_iter().filter(|dag| dag.dag_id.is_none());
+    let errors: Vec<_> = of_files.filter_map(|file| file.error).collect();
+    assert!(errors[0].contains("`slots` of pool `db`"), "{errors:?}");
+
+    drop(dags);
+    let dags = world.start(&undisturbed()).await;
+    seconds(1).await;
+    assert_eq!(slots(&dags), of_file, "a broken file takes nothing back");
+    assert_eq!(
+        after(&dags, "db: {slots: 3}\n").await,
+        "db=3 default_pool=128 one=1 own=1"
+    );
+    fs::remove_file(&file).unwrap();
+    seconds(400).await;
+    assert_eq!(slots(&dags), "default_pool=128 one=1 own=1");
 }
 
 #[tokio::test(start_paused = true)]

@@ -60,6 +60,11 @@ impl Row {
         self.get(column)
     }
 
+    /// A `BIGINT` column that may be null.
+    pub(crate) fn opt_int(&self, column: &str) -> Result<Option<i64>, String> {
+        self.get(column)
+    }
+
     /// A `TEXT NOT NULL` column.
     pub(crate) fn text(&self, column: &str) -> Result<String, String> {
         self.get(column)

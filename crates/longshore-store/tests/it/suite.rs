@@ -1,7 +1,7 @@
 //! Every method of the trait, on every engine.
 
 use longshore_store::{
-    Changes, Pool, Run, RunFilter, RunState, Snapshot, StoreError, TaskInstance,
+    Changes, Pool, PoolFile, Run, RunFilter, RunState, Snapshot, StoreError, TaskInstance,
 };
 use uuid::Uuid;
 
@@ -26,14 +26,12 @@ on_every_engine!(
     a_try_is_found_by_its_id_before_and_after_it_is_archived,
     history_is_oldest_first_and_of_that_run_only,
     a_pool_is_made_and_changed,
+    a_pool_keeps_the_file_that_it_comes_from,
     the_watch_position_is_the_last_one_committed,
 );
 
 fn pool(name: &str, slots: i64) -> Pool {
-    Pool {
-        name: name.to_owned(),
-        slots,
-    }
+    Pool::new(name, slots)
 }
 
 async fn tasks_of(store: &dyn AnyStore, run_id: &str) -> Vec<TaskInstance> {
@@ -263,6 +261,25 @@ async fn a_pool_is_made_and_changed(store: &dyn AnyStore) {
         store.set_pool(&given).await.unwrap();
     }
     let expected = [pool("default_pool", -1), pool("narrow", 2)];
+    assert_eq!(store.load().await.unwrap().pools, expected);
+}
+
+async fn a_pool_keeps_the_file_that_it_comes_from(store: &dyn AnyStore) {
+    let of_file = |name: &str, slots_before: Option<i64>| Pool {
+        file: Some(PoolFile {
+            name: "pools.yaml".to_owned(),
+            slots_before,
+        }),
+        ..pool(name, 3)
+    };
+    let named = [of_file("default_pool", Some(128)), of_file("new", None)];
+    for given in &named {
+        store.set_pool(given).await.unwrap();
+    }
+    assert_eq!(store.load().await.unwrap().pools, named);
+    store.set_pool(&pool("default_pool", 128)).await.unwrap();
+    store.delete_pool("new").await.unwrap();
+    let expected = [pool("default_pool", 128)];
     assert_eq!(store.load().await.unwrap().pools, expected);
 }
 

@@ -7,6 +7,7 @@ use std::{
 };
 
 use clap::Args;
+use longshore_dags::document::POOL_FILES;
 use serde_json::{Value, json};
 
 use crate::{
@@ -47,7 +48,7 @@ pub(crate) fn lint(args: &LintArgs, globals: &Globals) -> Result<Exit, CliError>
                 continue;
             }
         };
-        if let Err(found) = file.check() {
+        if let Err(found) = file.lint() {
             // In a folder of examples or manifests there may be others than DAG files.
             if let Some(kind) = file
                 .kubernetes_kind()
@@ -103,7 +104,7 @@ fn is_structured(format: Format) -> bool {
     matches!(format, Format::Json | Format::Yaml)
 }
 
-/// The path itself, or the DAG files below it in the order of their names.
+/// The path itself, or the DAG files and those of pools below it in the order of their names.
 fn dag_files(path: &Path) -> Result<Vec<PathBuf>, CliError> {
     if !path.is_dir() {
         return Ok(vec![path.to_owned()]);
@@ -117,9 +118,10 @@ fn dag_files(path: &Path) -> Result<Vec<PathBuf>, CliError> {
             let is_dag = path
                 .extension()
                 .is_some_and(|end| end == "yaml" || end == "yml");
+            let is_pools = POOL_FILES.iter().any(|file| path.ends_with(file));
             if path.is_dir() {
                 folders.push(path);
-            } else if is_dag {
+            } else if is_dag || is_pools {
                 files.push(path);
             }
         }

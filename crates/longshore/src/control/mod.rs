@@ -367,23 +367,14 @@ impl Control for ServiceControl {
             );
             return Err(ControlError::Invalid(why));
         }
-        let row = Pool {
-            name: pool.name.clone(),
-            slots: pool.slots,
-        };
-        self.dags.set_pool(row).await.map_err(unavailable)?;
+        let row = Pool::new(&pool.name, pool.slots);
+        self.dags.set_pool(row).await.map_err(not_changed)?;
         Ok(pool)
     }
 
     async fn delete_pool(&self, name: &str) -> Result<objects::Pool, ControlError> {
-        match self.dags.delete_pool(name).await {
-            Ok(pool) => Ok(to_objects::pool(&pool)),
-            Err(PoolError::Unknown(name)) => Err(ControlError::UnknownPool(name)),
-            Err(why @ PoolError::Default) => Err(ControlError::Invalid(format!(
-                "the pool is not deleted: {why}"
-            ))),
-            Err(PoolError::Store(error)) => Err(unavailable(error)),
-        }
+        let pool = self.dags.delete_pool(name).await.map_err(not_changed)?;
+        Ok(to_objects::pool(&pool))
     }
 
     fn feed(&self) -> &Feed {
@@ -461,6 +452,18 @@ fn refused(run: &RunName, error: ClearError) -> ControlError {
         ClearError::Rows(error) => {
             tracing::error!(%error, %run, "a run cannot be taken up again");
             ControlError::Internal(format!("run {run}"))
+        }
+    }
+}
+
+/// Why a pool was not changed or deleted.
+fn not_changed(error: PoolError) -> ControlError {
+    match error {
+        PoolError::Unknown(name) => ControlError::UnknownPool(name),
+        PoolError::InFile { pool, file } => ControlError::PoolInFile { pool, file },
+        PoolError::Store(error) => unavailable(error),
+        why @ PoolError::Default => {
+            ControlError::Invalid(format!("the pool is not deleted: {why}"))
         }
     }
 }

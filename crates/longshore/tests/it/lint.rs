@@ -131,6 +131,31 @@ fn objects_for_kubectl_are_no_broken_dags() {
 }
 
 #[test]
+fn pools_in_a_folder_of_dags_are_checked_as_pools() {
+    let folder = tempfile::tempdir().unwrap();
+    let write = |name: &str, text: &str| fs::write(folder.path().join(name), text).unwrap();
+    write("dag.yaml", "dag_id: a\ntasks: {t: {command: [x]}}\n");
+    write("pools.yaml", "db: {slots: 4}\n");
+    let lint = |path: &str| {
+        let mut command = longshore();
+        command.current_dir(folder.path());
+        outcome(command.args(["dags", "lint", path]))
+    };
+    let fine = (0, "2 files, 0 problems\n".to_owned(), String::new());
+    assert_eq!(lint("."), fine);
+    write("pools.json", r#"{"db": {"slots": "four"}}"#);
+    for (path, counted) in [
+        (".", "3 files, 1 problem\n"),
+        ("pools.json", "1 file, 1 problem\n"),
+    ] {
+        let (code, stdout, stderr) = lint(path);
+        assert_eq!((code, stdout.as_str()), (1, counted));
+        let expected = "pools.json:1:18: LS1303: `slots` of pool `db` must be a whole number";
+        assert!(stderr.contains(expected), "{stderr}");
+    }
+}
+
+#[test]
 fn a_dag_is_read_from_standard_input() {
     let dag = "dag_id: piped\ntasks:\n  one: {command: [\"true\"]}\n";
     let mut command = longshore();

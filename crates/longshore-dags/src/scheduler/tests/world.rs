@@ -147,10 +147,7 @@ impl World {
     pub(super) fn set_pools(&mut self, pools: &[(&str, i64)]) {
         self.pools = pools
             .iter()
-            .map(|&(name, slots)| Pool {
-                name: name.to_owned(),
-                slots,
-            })
+            .map(|&(name, slots)| Pool::new(name, slots))
             .collect();
         self.board.set_pools(self.pools.clone());
     }

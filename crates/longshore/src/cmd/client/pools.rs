@@ -92,9 +92,11 @@ fn slots(pool: &Pool) -> String {
 }
 
 fn table(pools: &[Pool]) -> Table {
-    let mut table = Table::new(&["POOL", "SLOTS"]);
+    let mut table = Table::new(&["POOL", "SLOTS", "FROM"]);
     for pool in pools {
-        table.row([pool.name.clone(), slots(pool)]);
+        let from = pool.file.clone();
+        let from = from.unwrap_or_else(|| "command".to_owned());
+        table.row([pool.name.clone(), slots(pool), from]);
     }
     table
 }
