@@ -114,6 +114,12 @@ pub struct Run {
     pub state: String,
     /// The reason, where the state does not imply it.
     pub reason: Option<String>,
+    /// What a queued run waits for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub blocked: Option<String>,
+    /// When a queued run begins, at the earliest, where its logical date is to come.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub not_before: Option<Timestamp>,
     /// The instant that it is about.
     pub logical_date: Option<Timestamp>,
     /// When it was created.
@@ -153,7 +159,7 @@ pub struct Task {
     pub max_tries: u32,
     /// Whose slots it takes.
     pub pool: String,
-    /// Why it never gets one as things are; only where a single task is read.
+    /// Why it never gets one as things are, or what its run waits for; only where a single task is read.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub blocked: Option<String>,
     /// When it got a slot.

@@ -73,6 +73,8 @@ pub(crate) fn run(run: &ListedRun) -> objects::Run {
         .to_owned(),
         state: run_word(run.state).to_owned(),
         reason: run.reason.clone(),
+        blocked: None,
+        not_before: None,
         logical_date: run.logical_date,
         queued_at: Some(run.queued_at),
         started_at: run.start_date,

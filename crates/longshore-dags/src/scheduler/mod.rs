@@ -21,11 +21,13 @@ pub mod run_state;
 pub mod shape;
 pub mod transitions;
 pub mod trigger_rule;
+pub mod waits;
 
 pub use board::{ActiveRun, Board, LoadError, TaskRef};
 pub use clear::{Clearing, Selection, States};
 pub use decide::{Limits, Observed, decide};
 pub use facts::{Fact, LaunchChange, LaunchFact, NewRun};
+pub use waits::{RunWait, RunWaits};
 
 #[cfg(test)]
 mod tests;

@@ -1,5 +1,8 @@
 //! When a run is over, by the states of its tasks (section 6.2.6 of the DAG scheduler spec).
 
+use std::time::Duration;
+
+use jiff::Timestamp;
 use longshore_store::{Run, RunState, TaskState};
 
 /// `Run::reason` of a run that took longer than its DAG's `dagrun_timeout`; upstream's word.
@@ -17,6 +20,12 @@ pub const REASON_NOT_PREPARED: &str = "not_prepared";
 /// Whether the run was interrupted and not resumed yet.
 pub fn is_interrupted(run: &Run) -> bool {
     run.state == RunState::Queued && run.reason.as_deref() == Some(REASON_INTERRUPTED)
+}
+
+/// How long the instant that the run is about is still to come; `None` where it is not.
+pub fn until_logical_date(run: &Run, now: Timestamp) -> Option<Duration> {
+    let left = run.logical_date?.duration_since(now);
+    Duration::try_from(left).ok().filter(|left| !left.is_zero())
 }
 
 /// Whether the run was ended before its tasks were: cancelled, timed out, without a way on, or refused.

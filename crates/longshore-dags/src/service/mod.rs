@@ -43,6 +43,7 @@ use crate::{
         decide::Limits,
         facts::{Fact, NewRun},
         retry, run_state,
+        waits::RunWaits,
     },
 };
 
@@ -331,6 +332,11 @@ impl Dags {
             }
         }
         census
+    }
+
+    /// What the queued runs wait for, as things are now.
+    pub fn run_waits(&self) -> RunWaits {
+        RunWaits::of(self.shared.board())
     }
 
     /// When a task instance that waits for its retry is tried again, at the earliest.

@@ -19,7 +19,7 @@ use longshore_console::{
 use longshore_dags::{
     ClearError, Dags, KnownDag, PoolError, RequestError, StateChange,
     model::Dag,
-    scheduler::{NewRun, Selection, identity::manual_run_id},
+    scheduler::{NewRun, RunWait, RunWaits, Selection, identity::manual_run_id},
 };
 use longshore_kit::{Clock, Metrics};
 use longshore_store::{
@@ -135,6 +135,21 @@ impl ServiceControl {
     fn sort(&self, dag_id: &str, rows: &mut [TaskInstance]) {
         if let Some(dag) = self.dags.dag(dag_id).and_then(|known| known.dag) {
             graph::sort(rows, &graph::in_order(&dag), |row| &row.key.task_id);
+        }
+    }
+
+    /// A run, with what it waits for. The scheduler may know of it a moment later than the database.
+    fn waiting(&self, row: &ListedRun, waits: &RunWaits) -> objects::Run {
+        let now = self.clock.now();
+        let is_held = row.state != RunState::Queued || row.reason.is_some();
+        let to_come = row.logical_date.filter(|date| *date > now);
+        let wait = waits.of_run(&row.key, now);
+        let wait = wait.or(to_come.map(RunWait::LogicalDate));
+        let wait = wait.filter(|_| !is_held);
+        objects::Run {
+            blocked: wait.map(|wait| wait.to_string()),
+            not_before: wait.and_then(RunWait::not_before),
+            ..to_objects::run(row)
         }
     }
 
@@ -276,15 +291,17 @@ impl Control for ServiceControl {
             limit: u32::try_from(query.limit + 1).ok(),
         };
         let runs = self.store.runs(&filter).await.map_err(unavailable)?;
-        let of_page = runs.iter().take(query.limit).map(to_objects::run);
+        let waits = self.dags.run_waits();
+        let of_page = runs.iter().take(query.limit);
         Ok(RunPage {
-            runs: of_page.collect(),
+            runs: of_page.map(|run| self.waiting(run, &waits)).collect(),
             has_more: runs.len() > query.limit,
         })
     }
 
     async fn run(&self, run: &RunName) -> Result<objects::Run, ControlError> {
-        Ok(to_objects::run(&self.row(run).await?))
+        let row = self.row(run).await?;
+        Ok(self.waiting(&row, &self.dags.run_waits()))
     }
 
     async fn cancel(&self, run: &RunName) -> Result<objects::Run, ControlError> {
@@ -323,12 +340,16 @@ impl Control for ServiceControl {
         let earlier = history
             .iter()
             .filter(|archived| archived.task_instance.key == row.key);
+        let run = self.run(&task.run).await?;
+        let of_run = run
+            .blocked
+            .map(|why| format!("run {} is queued: {why}", task.run));
         Ok(objects::Task {
             earlier_tries: earlier
                 .map(|archived| to_objects::earlier_try(&archived.task_instance))
                 .collect(),
             next_try_at: self.dags.next_try(row),
-            blocked: self.dags.never_admitted(row),
+            blocked: self.dags.never_admitted(row).or(of_run),
             ..to_objects::task(row)
         })
     }

@@ -226,6 +226,72 @@ async fn a_run_is_triggered_seen_and_cancelled() {
     assert!(matches!(unknown, ControlError::UnknownTask(_)));
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn a_run_about_an_instant_to_come_says_so_with_its_tasks() {
+    let service = service().await;
+    let date = "2100-01-01T00:00:00Z".parse().unwrap();
+    let trigger = objects::Trigger {
+        run_id: Some("later".to_owned()),
+        logical_date: Some(date),
+        ..objects::Trigger::default()
+    };
+    let run = service.trigger("etl", trigger).await.unwrap();
+    let query = RunQuery {
+        limit: 1,
+        ..RunQuery::default()
+    };
+    let listed = service.runs(&query).await.unwrap().runs.remove(0);
+    assert_eq!(listed, run);
+    assert_eq!((run.state.as_str(), run.not_before), ("queued", Some(date)));
+    let why = "it begins at its logical date, 2100-01-01T00:00:00Z";
+    assert_eq!(run.blocked.as_deref(), Some(why));
+    let task = service.task(&"etl/later/extract".parse().unwrap()).await;
+    let blocked = task.unwrap().blocked.unwrap();
+    assert_eq!(blocked, format!("run etl/later is queued: {why}"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_pool_of_a_file_is_not_changed_by_request() {
+    let files = folder();
+    std::fs::write(files.path().join("pools.yaml"), "db: {slots: 2}").unwrap();
+    let service = service_of(files.path()).await;
+    let has_pool = async || {
+        service
+            .pools()
+            .await
+            .unwrap()
+            .iter()
+            .any(|pool| pool.name == "db")
+    };
+    let deadline = Duration::from_secs(30);
+    let made = async {
+        while !has_pool().await {
+            tokio::task::yield_now().await;
+        }
+    };
+    tokio::time::timeout(deadline, made).await.unwrap();
+    let larger = objects::Pool {
+        name: "db".to_owned(),
+        slots: 9,
+        file: None,
+    };
+    let error = service.set_pool(larger).await.unwrap_err();
+    assert!(
+        matches!(error, ControlError::PoolInFile { .. }),
+        "{error:?}"
+    );
+    let error = service.delete_pool("db").await.unwrap_err();
+    assert!(
+        matches!(error, ControlError::PoolInFile { .. }),
+        "{error:?}"
+    );
+    let listed = service.pools().await.unwrap().remove(0);
+    assert_eq!(
+        (listed.slots, listed.file.as_deref()),
+        (2, Some("pools.yaml"))
+    );
+}
+
 fn ids(tasks: &[objects::Task]) -> Vec<&str> {
     tasks.iter().map(|task| task.task_id.as_str()).collect()
 }

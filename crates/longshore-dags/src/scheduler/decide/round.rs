@@ -1,6 +1,6 @@
 //! One round over all runs.
 
-use std::{collections::BTreeMap, time::Duration};
+use std::collections::BTreeMap;
 
 use jiff::Timestamp;
 use longshore_core::{Action, Never, Next, Plan};
@@ -18,7 +18,7 @@ use crate::scheduler::{
     },
     facts::Fact,
     limits::{Bounded, admit},
-    run_state::{is_interrupted, may_launch},
+    run_state::{is_interrupted, may_launch, until_logical_date},
     transitions::{Cause, RunCause},
 };
 
@@ -168,10 +168,7 @@ impl<'a> Round<'a> {
         queued.sort_unstable();
         for (_, number) in queued {
             let run = &mut self.runs[number];
-            let until_date = run.run().logical_date.map(|date| date.duration_since(now));
-            if let Some(Ok(left)) = until_date.map(Duration::try_from)
-                && !left.is_zero()
-            {
+            if let Some(left) = until_logical_date(run.run(), now) {
                 run.next = run.next.min(Next::After(left));
                 continue;
             }

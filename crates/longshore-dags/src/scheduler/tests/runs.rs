@@ -14,7 +14,7 @@ use longshore_store::{
 use super::world::{World, dag, failed, key, request, running, stopped, succeeded, task};
 use crate::{
     model::{Dag, TriggerRule, Workspace},
-    scheduler::{Fact, NewRun, decide},
+    scheduler::{Fact, NewRun, RunWait, RunWaits, decide},
 };
 
 /// a -> b -> c
@@ -370,13 +370,25 @@ fn a_run_about_an_instant_to_come_waits_for_it_and_holds_no_other() {
     });
     world.round(vec![to_come]);
     let state = |world: &World| world.runs[&key("q")].state;
+    let wait = |world: &World, run_id: &str| {
+        RunWaits::of(world.board.clone()).of_run(&key(run_id), world.now)
+    };
     assert_eq!(state(&world), RunState::Queued);
     assert_eq!(world.next, Next::After(Duration::from_secs(60)));
-    world.round(vec![request(&dag, "r")]);
+    let date = world
+        .now
+        .checked_add(SignedDuration::from_secs(60))
+        .unwrap();
+    assert_eq!(wait(&world, "q"), Some(RunWait::LogicalDate(date)));
+    world.round(vec![request(&dag, "r"), request(&dag, "s")]);
     assert_eq!(world.run().state, RunState::Running);
+    assert_eq!(wait(&world, "r"), None);
+    assert_eq!(wait(&world, "s"), Some(RunWait::ActiveRuns(1)));
     world.round(vec![Fact::CancelRun(key("r"))]);
+    world.round(vec![Fact::CancelRun(key("s"))]);
     assert_eq!(state(&world), RunState::Queued);
     world.wait(60);
+    assert_eq!(wait(&world, "q"), None, "it begins in the next round");
     world.round(Vec::new());
     assert_eq!(state(&world), RunState::Running);
 }

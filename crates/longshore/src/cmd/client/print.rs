@@ -125,7 +125,7 @@ pub(super) fn runs(runs: &[Run], now: Timestamp, detail: Detail) -> Table {
     for run in runs {
         let short = [
             run_name(run),
-            run.state.clone(),
+            run_state(run),
             run.run_type.clone(),
             since(run.queued_at, now),
             took(run.started_at, run.ended_at, now),
@@ -134,11 +134,19 @@ pub(super) fn runs(runs: &[Run], now: Timestamp, detail: Detail) -> Table {
             instant(run.logical_date),
             instant(run.started_at),
             instant(run.ended_at),
-            or_none(run.reason.as_deref()),
+            or_none(run.reason.as_deref().or(run.blocked.as_deref())),
         ];
         table.row(columns(&short, &full, detail));
     }
     table
+}
+
+/// The state, and how long it stays so, where that is known.
+fn run_state(run: &Run) -> String {
+    match run.not_before {
+        Some(at) => format!("{} until {at:.0}", run.state),
+        None => run.state.clone(),
+    }
 }
 
 pub(super) fn tasks(tasks: &[Task], now: Timestamp, detail: Detail) -> Table {
@@ -215,9 +223,11 @@ pub(super) fn dag(dag: &Dag) -> String {
 /// A run.
 pub(super) fn run(run: &Run, now: Timestamp) -> String {
     let params = run.params.as_object().filter(|params| !params.is_empty());
-    fields(&[
-        ("Run", run_name(run)),
-        ("State", run.state.clone()),
+    let mut lines = vec![("Run", run_name(run)), ("State", run.state.clone())];
+    if let Some(why) = &run.blocked {
+        lines.push(("Waits", one_line(why)));
+    }
+    lines.extend([
         ("Reason", or_none(run.reason.as_deref())),
         ("Type", run.run_type.clone()),
         ("Logical date", instant(run.logical_date)),
@@ -231,7 +241,8 @@ pub(super) fn run(run: &Run, now: Timestamp) -> String {
                 serde_json::Value::from(params.clone()).to_string()
             }),
         ),
-    ])
+    ]);
+    fields(&lines)
 }
 
 /// A task with its tries.

@@ -22,6 +22,8 @@ fn a_run() -> Run {
         run_type: "manual".to_owned(),
         state: "failed".to_owned(),
         reason: Some("timed_out".to_owned()),
+        blocked: None,
+        not_before: None,
         logical_date: at("10:00:00"),
         queued_at: at("10:00:00.25"),
         started_at: at("10:00:01"),
@@ -142,6 +144,33 @@ fn a_task_that_waits_for_its_retry_says_when_and_lists_each_try_once() {
     assert!(
         next.is_some_and(|line| line.contains("10:05:00")),
         "{printed}"
+    );
+}
+
+#[test]
+fn a_queued_run_says_what_it_waits_for_and_until_when() {
+    let queued = Run {
+        state: "queued".to_owned(),
+        reason: None,
+        blocked: Some("it begins at its logical date".to_owned()),
+        not_before: at("11:00:00.5"),
+        started_at: None,
+        ended_at: None,
+        ..a_run()
+    };
+    let queued = [queued];
+    let listed = runs(&queued, now(), Detail::Short).render();
+    assert!(
+        listed.contains("queued until 2026-11-21T11:00:00Z"),
+        "{listed}"
+    );
+    let wide = runs(&queued, now(), Detail::Full).render();
+    assert!(wide.contains("it begins at its logical date"), "{wide}");
+    let shown = run(&queued[0], now());
+    let waits = shown.lines().find(|line| line.starts_with("Waits:"));
+    assert!(
+        waits.is_some_and(|line| line.ends_with("its logical date")),
+        "{shown}"
     );
 }
 
