@@ -50,12 +50,13 @@ impl Subject<'_, '_> {
                 result,
                 note: _,
             } => {
-                let (now, ended_at) = (self.now, self.ended_at(*ended_at));
+                let now = self.now;
                 let row = self
                     .run
                     .transition(self.task, TaskState::Success, Cause::PodSucceeded);
-                row.start_date = row.start_date.or(*started_at).or(Some(now));
-                row.end_date = Some(ended_at);
+                let started_at = started_at.map(|at| within(at, row.queued_at, now));
+                row.start_date = row.start_date.or(started_at).or(Some(now));
+                row.end_date = Some(just_seen(*ended_at, row.start_date, now));
                 row.pod_name = Some(fact.pod_name.clone());
                 row.failure = None;
                 row.result.clone_from(result);
@@ -66,8 +67,10 @@ impl Subject<'_, '_> {
                 failure,
                 before_start,
             } => {
+                let now = self.now;
                 let row = self.run.row_mut(self.task);
-                row.start_date = row.start_date.or(*started_at);
+                let started_at = started_at.map(|at| within(at, row.queued_at, now));
+                row.start_date = row.start_date.or(started_at);
                 let is_queued = row.state == Some(TaskState::Queued);
                 if *before_start && is_queued {
                     // A kubelet that deletes a pod which was stuck does not say again why the pod was.
@@ -112,7 +115,7 @@ impl Subject<'_, '_> {
             let row = self
                 .run
                 .transition(self.task, TaskState::Running, Cause::PodRuns);
-            row.start_date = started_at.or(Some(now));
+            row.start_date = Some(just_seen(started_at, row.queued_at, now));
         }
     }
 
@@ -202,11 +205,27 @@ impl Subject<'_, '_> {
         row.pod_uid = None;
         row.failure = Some(failure);
     }
+}
 
-    /// A node's clock may be ahead of ours; a wait must not become longer by that.
-    fn ended_at(&self, seen: Option<Timestamp>) -> Timestamp {
-        seen.map_or(self.now, |seen| seen.min(self.now))
-    }
+/// An instant of a pod that was reported now, on the scheduler's clock, which has the times of runs. Kubernetes keeps whole
+/// seconds: what happened in the second that is not over happened now.
+fn just_seen(
+    reported: Option<Timestamp>,
+    earliest: Option<Timestamp>,
+    now: Timestamp,
+) -> Timestamp {
+    let is_over = |at: &Timestamp| {
+        let is_whole = at.subsec_nanosecond() == 0;
+        !is_whole || now.duration_since(*at) >= SignedDuration::from_secs(1)
+    };
+    let reported = reported.filter(is_over);
+    reported.map_or(now, |at| within(at, earliest, now))
+}
+
+/// An instant of a pod on the scheduler's clock: no earlier than what led to it, also where the node's clock is behind or
+/// its fraction of a second was cut off, and not still to come.
+fn within(reported: Timestamp, earliest: Option<Timestamp>, now: Timestamp) -> Timestamp {
+    reported.max(earliest.unwrap_or(reported)).min(now)
 }
 
 /// Whether a pod of an earlier launch, or of one that was interrupted, has succeeded by itself, and no later pod is

@@ -1,6 +1,6 @@
 //! What becomes of one try.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use jiff::Timestamp;
 use longshore_core::Next;
@@ -10,7 +10,7 @@ use longshore_store::{
 };
 use serde_json::json;
 
-use super::world::{World, dag, failed, failure, never_started, running, succeeded, task};
+use super::world::{World, dag, failed, failure, never_started, request, running, succeeded, task};
 use crate::scheduler::{Fact, LaunchChange, LaunchFact};
 
 fn one_task(retries: u32) -> World {
@@ -74,6 +74,50 @@ fn a_pod_is_seen_runs_and_succeeds() {
     );
     assert_eq!(row.start_date, Some(started_at));
     assert_eq!(row.end_date.unwrap().to_string(), "2026-11-21T10:00:04Z");
+}
+
+/// A run of which its tasks take longer would be no clock at all.
+#[test]
+fn the_times_of_a_task_are_on_the_clock_of_its_run() {
+    let at = |second: &str| -> Timestamp {
+        let text = format!("2026-11-21T10:00:{second}Z");
+        text.parse().unwrap()
+    };
+    for (queued, [started, seen], [ended, seen_ended], expected) in [
+        // The node's second began before the task was queued.
+        ("00.95", ["00", "01.02"], ["01", "01.10"], ["00.95", "01.1"]),
+        // What is seen within the second of the node happened just now.
+        ("00.20", ["01", "01.30"], ["05", "05.40"], ["01.3", "05.4"]),
+        // It was seen late: the scheduler was away.
+        ("00.20", ["01", "30.00"], ["05", "30.00"], ["01", "05"]),
+        // The node's clock is ahead.
+        ("00.20", ["59", "01.30"], ["59", "02.50"], ["01.3", "02.5"]),
+    ] {
+        let mut world = World::new();
+        world.now = at(queued);
+        let dag = Arc::new(dag(vec![task("a", &[])]));
+        world.round(vec![request(&dag, "r")]);
+        world.now = at(seen);
+        let started_at = Some(at(started));
+        world.pod_round("a", LaunchChange::Running { started_at });
+        world.now = at(seen_ended);
+        world.pod_round(
+            "a",
+            LaunchChange::Succeeded {
+                started_at,
+                ended_at: Some(at(ended)),
+                was_stopped: false,
+                result: None,
+                note: None,
+            },
+        );
+        let (row, run) = (world.row("a"), world.run());
+        assert_eq!(
+            [row.start_date, row.end_date],
+            expected.map(|it| Some(at(it)))
+        );
+        assert!(row.start_date >= run.start_date && row.end_date <= run.end_date);
+    }
 }
 
 #[test]
