@@ -159,7 +159,7 @@ pub struct Task {
     pub max_tries: u32,
     /// Whose slots it takes.
     pub pool: String,
-    /// Why it never gets one as things are, or what its run waits for; only where a single task is read.
+    /// Why it never gets one as things are, or what its run or its pod waits for; only where a single task is read.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub blocked: Option<String>,
     /// When it got a slot.
@@ -235,7 +235,7 @@ pub struct Failure {
     pub container: Option<String>,
 }
 
-/// A state change that was committed.
+/// A state change that was committed, or what keeps a pod from its start.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all_fields = "camelCase")]
 pub enum Change {
@@ -277,15 +277,30 @@ pub enum Change {
         /// Why the try ended badly.
         failure: Option<Failure>,
     },
+    /// What keeps the pod of a queued task instance from its start, where that has changed.
+    TaskPending {
+        /// When it was seen.
+        at: Timestamp,
+        /// The id of the DAG.
+        dag_id: String,
+        /// The id of the run within the DAG.
+        run_id: String,
+        /// The id of the task within the DAG.
+        task_id: String,
+        /// -1 for an unmapped task.
+        map_index: i32,
+        /// `null` where nothing does any more.
+        message: Option<String>,
+    },
 }
 
 impl Change {
     /// DAG and run that it belongs to.
     pub fn run(&self) -> (&str, &str) {
         match self {
-            Self::RunChange { dag_id, run_id, .. } | Self::TaskChange { dag_id, run_id, .. } => {
-                (dag_id, run_id)
-            }
+            Self::RunChange { dag_id, run_id, .. }
+            | Self::TaskChange { dag_id, run_id, .. }
+            | Self::TaskPending { dag_id, run_id, .. } => (dag_id, run_id),
         }
     }
 }

@@ -157,6 +157,18 @@ pub(crate) fn change(change: &StateChange) -> objects::Change {
             pod: pod.clone(),
             failure: why.as_ref().map(failure),
         },
+        Change::Pending {
+            task_id,
+            map_index,
+            message,
+        } => objects::Change::TaskPending {
+            at,
+            dag_id,
+            run_id,
+            task_id: task_id.clone(),
+            map_index: *map_index,
+            message: message.clone(),
+        },
     }
 }
 

@@ -87,7 +87,8 @@ async fn next(changes: &mut Changes) -> String {
         Followed::Lost => "lost".to_owned(),
         Followed::Change(change) => match *change {
             longshore_console::objects::Change::RunChange { to, .. } => to,
-            longshore_console::objects::Change::TaskChange { task_id, .. } => task_id,
+            longshore_console::objects::Change::TaskChange { task_id, .. }
+            | longshore_console::objects::Change::TaskPending { task_id, .. } => task_id,
         },
     }
 }

@@ -1,12 +1,12 @@
-//! State changes as people follow them: published after the commit that made them.
+//! State changes as people follow them: published after the commit that made them, and what keeps pods from their start.
 
 use jiff::Timestamp;
 use longshore_store::{Failure, Run, RunKey, RunState, TaskInstance, TaskState};
 
-/// One committed change of a run or of a task instance.
+/// One change of a run or of a task instance.
 #[derive(Clone, Debug, PartialEq)]
 pub struct StateChange {
-    /// When it was committed.
+    /// When it was committed, or seen.
     pub at: Timestamp,
     /// The run that it belongs to.
     pub run: RunKey,
@@ -42,6 +42,15 @@ pub enum Change {
         pod: Option<String>,
         /// Why the try ended badly.
         failure: Option<Failure>,
+    },
+    /// What keeps the pod of a queued try from its start. It is not committed: only those who follow the run learn of it.
+    Pending {
+        /// The task.
+        task_id: String,
+        /// -1 for an unmapped task.
+        map_index: i32,
+        /// `None` where nothing does any more.
+        message: Option<String>,
     },
 }
 

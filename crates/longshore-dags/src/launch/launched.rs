@@ -50,6 +50,11 @@ pub(crate) trait Launched: Cached {
         PodTime::default()
     }
 
+    /// What keeps it from its start, for people.
+    fn pending(&self) -> Option<String> {
+        None
+    }
+
     /// What an event about it means.
     fn change(&self, event: WatchedEvent) -> LaunchChange;
 }

@@ -58,6 +58,8 @@ struct TableState {
     tries: BTreeMap<Uuid, Launches>,
     /// The objects that have failed and are not being deleted, with their tries.
     failed: BTreeMap<FailedObject, Uuid>,
+    /// What keeps tries from their start.
+    pending: BTreeMap<Uuid, String>,
     pods: Stage,
     actions: Stage,
 }
@@ -122,6 +124,7 @@ impl LaunchTable {
             known: Mutex::new(TableState {
                 tries: BTreeMap::new(),
                 failed: BTreeMap::new(),
+                pending: BTreeMap::new(),
                 pods: Stage::Wanted,
                 actions: Stage::Idle,
             }),
@@ -157,6 +160,21 @@ impl LaunchTable {
         surplus
     }
 
+    /// Remembers what keeps a try from its start. Returns whether that is new.
+    pub(crate) fn note_pending(&self, ti_id: Uuid, message: Option<&str>) -> bool {
+        let mut known = self.known();
+        let before = match message {
+            Some(message) => known.pending.insert(ti_id, message.to_owned()),
+            None => known.pending.remove(&ti_id),
+        };
+        before.as_deref() != message
+    }
+
+    /// What keeps a try from its start.
+    pub(crate) fn pending(&self, ti_id: &Uuid) -> Option<String> {
+        self.known().pending.get(ti_id).cloned()
+    }
+
     /// The newest of the failed objects that are too many.
     pub(crate) fn newest_surplus(&self) -> Option<FailedObject> {
         let known = self.known();
@@ -172,6 +190,7 @@ impl LaunchTable {
                 launches.objects.remove(&Name::of(object));
                 if launches.objects.is_empty() {
                     known.tries.remove(&ti_id);
+                    known.pending.remove(&ti_id);
                 }
             }
         });
@@ -483,6 +502,23 @@ mod tests {
         assert!(table.of(&id, None).is_unknown(), "it is not in the cache");
         assert_eq!(table.ids(Launcher::Pod), [id]);
         assert!(table.ids(Launcher::TaskAction).is_empty());
+    }
+
+    #[test]
+    fn what_keeps_a_try_from_its_start_is_told_once_and_goes_with_its_objects() {
+        let table = LaunchTable::new(1);
+        let id = Uuid::new_v4();
+        let object = pod("a");
+        table.insert(id, &object);
+        assert!(!table.note_pending(id, None));
+        assert!(table.note_pending(id, Some("no room")));
+        assert!(!table.note_pending(id, Some("no room")));
+        assert!(table.note_pending(id, Some("no image")));
+        assert_eq!(table.pending(&id).as_deref(), Some("no image"));
+        assert!(table.note_pending(id, None));
+        table.note_pending(id, Some("no room"));
+        table.remove(id, &object);
+        assert_eq!(table.pending(&id), None);
     }
 
     #[test]

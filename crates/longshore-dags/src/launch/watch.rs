@@ -12,13 +12,18 @@ use longshore_k8s::metadata::parse_version;
 use longshore_kit::{Definition, ListWatch, Update};
 use longshore_plugins::TASK_ACTION;
 use tokio_util::sync::CancellationToken;
+use uuid::Uuid;
 
 use super::{
     launched::{Launched, WatchedEvent, fact_of, launch_of},
     table::{LaunchTable, Stage},
 };
 use crate::{
-    base::{position::Reached, shared::Shared},
+    base::{
+        change::{Change, StateChange},
+        position::Reached,
+        shared::Shared,
+    },
     model::Launcher,
     scheduler::facts::{Fact, LaunchChange, LaunchFact},
 };
@@ -161,9 +166,32 @@ impl<K: Launched> LaunchWatch<K> {
         };
         let surplus = self.table().insert(ti_id, object);
         self.report(WatchedEvent::Applied, object, at).await;
+        self.tell_pending(ti_id, object);
         self.shared
             .launch_keys
             .add(surplus.into_iter().chain([ti_id]));
+    }
+
+    /// Tells those who follow the run what keeps a try from its start, where that is new.
+    fn tell_pending(&self, ti_id: Uuid, object: &K) {
+        let message = object.pending();
+        if !self.table().note_pending(ti_id, message.as_deref()) {
+            return;
+        }
+        let board = self.shared.board_mut();
+        let Some((_, row)) = board.task_instance_by_id(&ti_id) else {
+            return;
+        };
+        // Nobody may follow.
+        let _ = self.shared.changes.send(StateChange {
+            at: self.shared.clock.now(),
+            run: row.key.run.clone(),
+            change: Change::Pending {
+                task_id: row.key.task_id.clone(),
+                map_index: row.key.map_index,
+                message,
+            },
+        });
     }
 
     /// The fact first, then the table: once the table has no object, the inbox has the reason.

@@ -46,6 +46,9 @@ const FATAL_WAITING_REASONS: [&str; 5] = [
     "InvalidImageName",
 ];
 
+/// Reasons with which each container begins.
+const STARTING_REASONS: [&str; 2] = ["ContainerCreating", "PodInitializing"];
+
 /// Reasons of a container that has ended without its process having run.
 const NEVER_RAN_REASONS: [&str; 2] = ["StartError", "ContainerCannotRun"];
 
@@ -83,6 +86,10 @@ impl Launched for LaunchedPod {
             began_at: instant(self.status.start_time.as_ref()),
             limit: self.spec.active_deadline_seconds,
         }
+    }
+
+    fn pending(&self) -> Option<String> {
+        pending(&self.status)
     }
 
     fn change(&self, event: WatchedEvent) -> LaunchChange {
@@ -290,6 +297,24 @@ fn last_waiting(
         Some((kind, container, it.reason.as_deref(), it.message.as_deref()))
     });
     waiting.last()
+}
+
+/// What keeps a pending pod from its start, in the words of its cluster: a container, or that no node takes the pod.
+fn pending(status: &PodStatus) -> Option<String> {
+    if status.phase.as_deref() != Some("Pending") {
+        return None;
+    }
+    let held = all_containers(status).find_map(|(_, container)| {
+        let waiting = container.state.as_ref()?.waiting.as_ref()?;
+        let reason = waiting.reason.clone()?;
+        let is_start = STARTING_REASONS.contains(&reason.as_str());
+        (!is_start).then(|| with(reason, waiting.message.as_deref()))
+    });
+    held.or_else(|| {
+        let mut conditions = status.conditions.iter().flatten();
+        let unplaced = conditions.find(|it| it.type_ == "PodScheduled" && it.status == "False")?;
+        Some(with(unplaced.reason.clone()?, unplaced.message.as_deref()))
+    })
 }
 
 /// Whether an init container or the main one waits for what will not come.

@@ -348,6 +348,12 @@ impl Dags {
         retry::due_at(task, row, date, self.max_task_retry_delay)
     }
 
+    /// What keeps the pod of a queued task instance from its start.
+    pub fn pending(&self, row: &TaskInstance) -> Option<String> {
+        let pending = self.shared.launched.pending(&row.id)?;
+        (row.state == Some(TaskState::Queued)).then_some(pending)
+    }
+
     /// Whether unfinished runs have tasks that become TaskActions, which another controller has to run.
     pub fn has_plugin_tasks(&self) -> bool {
         self.shared.board().has_plugin_tasks()

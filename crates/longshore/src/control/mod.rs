@@ -344,12 +344,13 @@ impl Control for ServiceControl {
         let of_run = run
             .blocked
             .map(|why| format!("run {} is queued: {why}", task.run));
+        let of_pod = || Some(format!("its pod waits: {}", self.dags.pending(row)?));
         Ok(objects::Task {
             earlier_tries: earlier
                 .map(|archived| to_objects::earlier_try(&archived.task_instance))
                 .collect(),
             next_try_at: self.dags.next_try(row),
-            blocked: self.dags.never_admitted(row).or(of_run),
+            blocked: self.dags.never_admitted(row).or(of_run).or_else(of_pod),
             ..to_objects::task(row)
         })
     }

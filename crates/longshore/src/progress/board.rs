@@ -87,6 +87,8 @@ struct Row {
     /// Since when its process runs, or ran.
     running_since: Option<Timestamp>,
     why: Option<String>,
+    /// What keeps its pod from its start.
+    pending: Option<String>,
 }
 
 impl Board {
@@ -134,6 +136,10 @@ impl Board {
                 row.try_number = *try_number;
                 row.since = change.at;
                 row.why = failure.as_ref().map(|failure| failure.message.clone());
+                // The pod of the next launch most often waits for the same.
+                if *to != Some(TaskState::Queued) {
+                    row.pending = None;
+                }
                 if *to == Some(TaskState::Running) {
                     row.running_since = Some(change.at);
                 }
@@ -141,6 +147,17 @@ impl Board {
                     self.active.insert(at);
                 } else {
                     self.active.remove(&at);
+                }
+            }
+            Change::Pending {
+                task_id,
+                map_index,
+                message,
+            } => {
+                let known = self.index.get(&(task_id.clone(), *map_index));
+                if let Some(row) = known.and_then(|at| self.rows.get_mut(*at)) {
+                    let is_queued = row.state == Some(TaskState::Queued);
+                    row.pending = message.clone().filter(|_| is_queued);
                 }
             }
         }
@@ -173,6 +190,7 @@ impl Board {
             since: now,
             running_since: None,
             why: None,
+            pending: None,
         });
         self.index.insert((task.id, map_index), at);
         *self.counts.entry(None).or_default() += 1;
@@ -261,10 +279,11 @@ impl Board {
         format!("  {}  {rest}", paint(&word, style(row.state), size))
     }
 
-    /// What a task waits for, or why its last try failed.
+    /// What a task or its pod waits for, or why its last try failed.
     fn why(&self, row: &Row) -> String {
         if row.state.is_some() {
-            return row.why.clone().unwrap_or_default();
+            let why = row.pending.as_ref().or(row.why.as_ref());
+            return why.cloned().unwrap_or_default();
         }
         let is_open = |id: &&String| {
             let at = self.index.get(&((*id).clone(), -1));

@@ -33,6 +33,14 @@ pub(crate) fn line(change: &StateChange) -> String {
             );
             details(*try_number, pod.as_deref(), failure.as_ref())
         }
+        Change::Pending {
+            task_id,
+            map_index,
+            message,
+        } => {
+            let _ = write!(line, " task/{} waits", task_name(task_id, *map_index));
+            message.clone()
+        }
     };
     if let Some(details) = details {
         let _ = write!(line, " ({details})");

@@ -6,7 +6,7 @@
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use jiff::Timestamp;
-use longshore_dags::StateChange;
+use longshore_dags::{Change, StateChange};
 
 use crate::{
     cli::{Format, Globals},
@@ -59,10 +59,12 @@ impl Progress {
         }
     }
 
-    /// Takes a state change.
+    /// Takes a state change. What keeps a pod from its start is on the board only: it may change often.
     pub(crate) fn change(&mut self, change: &StateChange) {
+        let is_passing = matches!(change.change, Change::Pending { .. });
         match self {
             Self::Quiet => {}
+            Self::Lines | Self::Objects if is_passing => {}
             Self::Lines => output::note(&lines::line(change)),
             Self::Objects => output::json(&to_objects::change(change)),
             Self::Live(live) => live.board.apply(change),

@@ -407,3 +407,36 @@ fn a_node_that_writes_the_epoch_does_not_know_the_time() {
     };
     assert_eq!((started_at, ended_at), (None, None));
 }
+
+#[test]
+fn a_pending_pod_says_what_keeps_it_from_its_start() {
+    let unplaced = |phase: &str| {
+        json!({"phase": phase, "conditions": [{
+            "type": "PodScheduled", "status": "False",
+            "reason": "Unschedulable", "message": "0/1 nodes are available",
+        }]})
+    };
+    let pulled = waiting("ErrImagePull", "no such image");
+    for (status, expected) in [
+        (
+            unplaced("Pending"),
+            Some("Unschedulable: 0/1 nodes are available"),
+        ),
+        (
+            with("Pending", &[("base", pulled)]),
+            Some("ErrImagePull: no such image"),
+        ),
+        (
+            with("Pending", &[("base", waiting("ContainerCreating", ""))]),
+            None,
+        ),
+        (json!({"phase": "Pending"}), None),
+        (unplaced("Running"), None),
+    ] {
+        assert_eq!(
+            pod(status.clone()).pending().as_deref(),
+            expected,
+            "{status}"
+        );
+    }
+}

@@ -280,6 +280,7 @@ impl View {
                 self.shown.insert((task_id.clone(), *map_index), state);
                 false
             }
+            objects::Change::TaskPending { .. } => false,
         }
     }
 }
@@ -332,6 +333,21 @@ fn state_change(change: &objects::Change) -> Option<StateChange> {
                 to: optional(to.as_deref())?,
                 pod: pod.clone(),
                 failure: why.as_ref().map(failure),
+            },
+        },
+        objects::Change::TaskPending {
+            at,
+            task_id,
+            map_index,
+            message,
+            ..
+        } => StateChange {
+            at: *at,
+            run,
+            change: Change::Pending {
+                task_id: task_id.clone(),
+                map_index: *map_index,
+                message: message.clone(),
             },
         },
     })

@@ -193,3 +193,40 @@ fn dependencies_tries_and_messages_are_shown_and_forty_columns_suffice() {
         assert!(line.chars().count() <= 40, "{line}");
     }
 }
+
+#[test]
+fn a_queued_task_shows_what_keeps_its_pod_from_its_start() {
+    use TaskState::{Queued, Scheduled};
+
+    let mut board = board(&["extract"]);
+    let pending = |message: Option<&str>| StateChange {
+        at: at(2_000),
+        run: run_key(),
+        change: Change::Pending {
+            task_id: "extract".to_owned(),
+            map_index: -1,
+            message: message.map(str::to_owned),
+        },
+    };
+    let line = |board: &Board| board.render(at(3_000), SCREEN).remove(1);
+    let why = "Unschedulable: 0/1 nodes";
+    // What is late, after the task has started, is not shown.
+    board.apply(&pending(Some(why)));
+    assert!(!line(&board).contains(why));
+    board.apply(&task_change(
+        1_000,
+        "extract",
+        Some(Scheduled),
+        Some(Queued),
+    ));
+    board.apply(&pending(Some(why)));
+    assert!(line(&board).ends_with(why), "{}", line(&board));
+    // The next launch.
+    board.apply(&task_change(2_500, "extract", Some(Queued), Some(Queued)));
+    assert!(line(&board).ends_with(why), "{}", line(&board));
+    board.apply(&pending(None));
+    assert!(!line(&board).contains(why));
+    board.apply(&pending(Some(why)));
+    board.apply(&started("extract", 2_800));
+    assert!(!line(&board).contains(why), "{}", line(&board));
+}
