@@ -43,9 +43,6 @@ pub(crate) mod database;
 pub(crate) mod scheduling;
 mod watched_store;
 
-/// Where pods and what they share live in the embedded cluster.
-pub(crate) const NAMESPACE: &str = "default";
-
 /// The run to be started, and where it runs.
 #[derive(Debug)]
 pub(crate) struct Order {

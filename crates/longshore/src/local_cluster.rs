@@ -9,6 +9,14 @@ use std::{
 
 use async_trait::async_trait;
 use futures::{StreamExt as _, TryStreamExt as _};
+use k8s_openapi::{
+    api::core::v1::{Namespace, PersistentVolumeClaim, Pod},
+    apimachinery::pkg::apis::meta::v1::ObjectMeta,
+};
+use kube::{
+    Api,
+    api::{ListParams, PostParams},
+};
 use longshore_api::podops::POD_TRANSITION_RULE_CRD;
 use longshore_cluster::{
     Cluster, LogError, LogOptions, LogStream, PodLogs, ServeConfig, Serving, controllers,
@@ -31,6 +39,11 @@ use crate::{
     },
     storage_file::storage,
 };
+
+/// The namespace of DAGs: `default` is the user's.
+const NAMESPACE: &str = "longshore";
+/// The namespace of DAGs in the data directories of earlier versions.
+const FORMER_NAMESPACE: &str = "default";
 
 /// Pods that the node takes at least, however few may run at the same time.
 const MIN_PODS: u32 = 110;
@@ -73,6 +86,7 @@ pub(crate) struct LocalCluster {
     data_dir: PathBuf,
     metrics: Metrics,
     claims: PathBuf,
+    namespace: &'static str,
     storage: Arc<Storage>,
     podops: PodOpsSettings,
     tasks: Tasks,
@@ -114,11 +128,14 @@ impl LocalCluster {
         tasks.spawn("cluster.node", node);
         // Before any scheduler looks: a DAG may have tasks that become TaskActions.
         actions::install(client(&cluster, "tasks", metrics)).await?;
+        let namespace = namespace_of_dags(client(&cluster, "dags", metrics)).await;
+        let namespace = namespace.map_err(|why| CliError::engine("the namespace of DAGs", why))?;
         Ok(Self {
             cluster,
             data_dir: data_dir.to_owned(),
             metrics: metrics.clone(),
             claims: root.join("volumes"),
+            namespace,
             storage,
             podops: PodOpsSettings::of_this_machine(),
             tasks,
@@ -148,6 +165,11 @@ impl LocalCluster {
                 }
             }
         }
+    }
+
+    /// The namespace of the pods of DAGs, and of what these share.
+    pub(crate) fn namespace(&self) -> &'static str {
+        self.namespace
     }
 
     /// A client of its API server, whose requests are counted under this name.
@@ -214,6 +236,35 @@ impl LocalCluster {
         }
         self.claims
     }
+}
+
+/// The namespace of the DAGs of this cluster, which is created where it is missing.
+///
+/// Where an earlier version has left pods or workspaces in `default`, DAGs stay there: nobody else takes them over.
+async fn namespace_of_dags(client: kube::Client) -> kube::Result<&'static str> {
+    let namespaces = Api::<Namespace>::all(client.clone());
+    if namespaces.get_opt(NAMESPACE).await?.is_some() {
+        return Ok(NAMESPACE);
+    }
+    let one = ListParams::default().limit(1);
+    let pods = Api::<Pod>::namespaced(client.clone(), FORMER_NAMESPACE);
+    let claims = Api::<PersistentVolumeClaim>::namespaced(client, FORMER_NAMESPACE);
+    let is_empty = pods.list_metadata(&one).await?.items.is_empty()
+        && claims.list_metadata(&one).await?.items.is_empty();
+    if !is_empty {
+        return Ok(FORMER_NAMESPACE);
+    }
+    let namespace = Namespace {
+        metadata: ObjectMeta {
+            name: Some(NAMESPACE.to_owned()),
+            ..ObjectMeta::default()
+        },
+        ..Namespace::default()
+    };
+    namespaces
+        .create(&PostParams::default(), &namespace)
+        .await?;
+    Ok(NAMESPACE)
 }
 
 fn client(cluster: &Cluster, name: &'static str, metrics: &Metrics) -> kube::Client {
@@ -285,5 +336,34 @@ fn refusal(error: &longshore_node::LogError) -> LogError {
             LogError::BadRequest(text)
         }
         Node::Read { .. } => LogError::Unavailable(text),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn dags_have_a_namespace_of_their_own_unless_an_earlier_version_left_some_in_default() {
+        let new = Cluster::in_memory().client();
+        for _ in 0..2 {
+            assert_eq!(namespace_of_dags(new.clone()).await.unwrap(), "longshore");
+        }
+        let old = Cluster::in_memory().client();
+        let claim = json!({
+            "metadata": {"name": "etl-workspace"},
+            "spec": {
+                "accessModes": ["ReadWriteOnce"],
+                "resources": {"requests": {"storage": "1Gi"}},
+            },
+        });
+        let claim = serde_json::from_value(claim).unwrap();
+        let claims = Api::<PersistentVolumeClaim>::namespaced(old.clone(), "default");
+        claims.create(&PostParams::default(), &claim).await.unwrap();
+        for _ in 0..2 {
+            assert_eq!(namespace_of_dags(old.clone()).await.unwrap(), "default");
+        }
     }
 }

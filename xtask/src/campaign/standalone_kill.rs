@@ -181,7 +181,7 @@ fn log() -> String {
 
 /// The workspace of the run.
 fn workspace(data: &Path) -> Result<Option<PathBuf>> {
-    let volumes = data.join("node/volumes/default");
+    let volumes = data.join("node/volumes/longshore");
     if !volumes.is_dir() {
         return Ok(None);
     }

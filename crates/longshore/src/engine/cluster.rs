@@ -6,7 +6,7 @@ use kube::Client;
 use longshore_kit::Metrics;
 use longshore_store::RunKey;
 
-use super::{NAMESPACE, Order, Workspace};
+use super::{Order, Workspace};
 use crate::{
     error::CliError,
     kubernetes::RealCluster,
@@ -50,7 +50,7 @@ impl RunCluster {
 
     pub(super) fn namespace(&self) -> &str {
         match self {
-            Self::Embedded(_) => NAMESPACE,
+            Self::Embedded(cluster) => cluster.namespace(),
             Self::Real(cluster) => cluster.namespace(),
         }
     }
@@ -74,8 +74,9 @@ impl RunCluster {
         let claim = workspace_name(run);
         match self {
             Self::Embedded(cluster) => {
+                let namespace = cluster.namespace();
                 let claims = cluster.stop().await;
-                Workspace::Directory(claims.join(NAMESPACE).join(claim))
+                Workspace::Directory(claims.join(namespace).join(claim))
             }
             Self::Real(cluster) => Workspace::Claim {
                 namespace: cluster.namespace().to_owned(),

@@ -17,7 +17,6 @@ use tokio::net::TcpListener;
 
 use crate::{
     engine::{
-        NAMESPACE,
         database::{Database, Rights},
         scheduling::{Scheduling, SchedulingPlan, parallelism},
     },
@@ -95,7 +94,7 @@ impl Service {
             LocalCluster::start(data_dir, parallelism, config.lifetime, &metrics, phases).await?;
         let plan = SchedulingPlan {
             data_dir: data_dir.clone(),
-            namespace: NAMESPACE.to_owned(),
+            namespace: cluster.namespace().to_owned(),
             parallelism,
             disposal: config.disposal,
             gate: Gate::always_open(),
@@ -155,6 +154,11 @@ impl Service {
     /// The address of the Kubernetes API.
     pub(crate) fn kubernetes(&self) -> String {
         format!("https://{}", self.kubernetes.address())
+    }
+
+    /// The namespace of the pods of DAGs.
+    pub(crate) fn namespace(&self) -> &'static str {
+        self.cluster.namespace()
     }
 
     /// A kubeconfig for the Kubernetes API.

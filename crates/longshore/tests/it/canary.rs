@@ -121,7 +121,7 @@ async fn get(client: &Client, path: &str) -> Value {
 
 /// The file of the workspace that the task writes.
 fn workspace(service: &Service) -> Option<PathBuf> {
-    let volumes = fs::read_dir(service.data().join("node/volumes/default")).ok()?;
+    let volumes = fs::read_dir(service.data().join("node/volumes/longshore")).ok()?;
     let mut files = volumes.flatten().map(|volume| volume.path().join("ran"));
     files.find(|file| file.exists())
 }
@@ -148,7 +148,7 @@ async fn what_is_given_to_the_service_is_nowhere_where_another_user_may_read_it(
         "apiVersion": "v1", "kind": "Secret", "metadata": {"name": "canary"},
         "stringData": {"key": SECRET},
     });
-    let request = http::Request::post("/api/v1/namespaces/default/secrets")
+    let request = http::Request::post("/api/v1/namespaces/longshore/secrets")
         .header("content-type", "application/json")
         .body(secret.to_string().into_bytes());
     let _: Value = client.request(request.unwrap()).await.unwrap();

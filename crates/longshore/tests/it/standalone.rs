@@ -58,7 +58,7 @@ fn folder_with(files: &[(&str, &str)]) -> TempDir {
 
 /// The file that the patient task writes, once it has begun.
 fn ran(service: &Service) -> Option<PathBuf> {
-    let volumes = fs::read_dir(service.data().join("node/volumes/default")).ok()?;
+    let volumes = fs::read_dir(service.data().join("node/volumes/longshore")).ok()?;
     let mut files = volumes.flatten().map(|volume| volume.path().join("ran"));
     files.find(|file| file.exists())
 }
@@ -265,7 +265,11 @@ fn its_kubeconfig_lets_a_client_in_and_is_for_its_owner_only() {
         let secrets = Api::<Secret>::default_namespaced(client.clone());
         let secrets = secrets.list(&Default::default()).await.unwrap().items;
         assert!(secrets.is_empty(), "{secrets:?}");
-        let pods = Api::<Pod>::default_namespaced(client);
+        // The pods of DAGs are not there either.
+        let of_user = Api::<Pod>::default_namespaced(client.clone());
+        let listed = of_user.list(&Default::default()).await.unwrap().items;
+        assert!(listed.is_empty(), "{listed:?}");
+        let pods = Api::<Pod>::namespaced(client, "longshore");
         let listed = pods.list(&Default::default()).await.unwrap().items;
         assert_eq!(listed.len(), 1);
         // The process writes its file before the node has said so.
@@ -429,7 +433,7 @@ fn chains(n_lanes: usize, n_steps: usize) -> String {
 
 /// What the tasks have written.
 fn written(service: &Service) -> Vec<String> {
-    let volumes = fs::read_dir(service.data().join("node/volumes/default"));
+    let volumes = fs::read_dir(service.data().join("node/volumes/longshore"));
     let folders = volumes.into_iter().flatten().flatten();
     let files = folders.flat_map(|folder| fs::read_dir(folder.path()).into_iter().flatten());
     files

@@ -48,8 +48,9 @@ impl Ready {
                 format!("longshore dags list{flags}"),
                 start_one,
                 format!(
-                    "kubectl --kubeconfig {} get pods --watch",
-                    quoted(service.kubeconfig())
+                    "kubectl --kubeconfig {} -n {} get pods --watch",
+                    quoted(service.kubeconfig()),
+                    service.namespace()
                 ),
             ],
             data_dir: text(data_dir),

@@ -36,7 +36,7 @@ fn limits_of(process: u32) -> (String, String) {
 }
 
 fn written(data: &Path) -> Option<PathBuf> {
-    let volumes = fs::read_dir(data.join("node/volumes/default")).ok()?;
+    let volumes = fs::read_dir(data.join("node/volumes/longshore")).ok()?;
     let mut files = volumes.flatten().map(|volume| volume.path().join("done"));
     files.find(|file| file.exists())
 }
