@@ -356,7 +356,7 @@ fn limit(task: &TaskView, pod: &LaunchedView) -> Option<LaunchAction> {
     let limit = task
         .limit
         .filter(|_| is_its && pod.phase == LaunchedPhase::Live)?;
-    // The start in whole seconds may be up to a second early: no task gets less time than it has.
+    // A start that is a time of the pod, in whole seconds, may be up to a second early: no task gets less time than it has.
     let time = limit.duration_since(pod.time.began_at?);
     let seconds = time.as_secs() + i64::from(time.subsec_nanos() > 0) + 1;
     let is_limited = pod.time.limit.is_some_and(|known| known <= seconds);

@@ -12,6 +12,7 @@ mod failed_pods;
 mod laws;
 mod logs;
 mod memory_store;
+mod pending;
 mod plugins;
 mod pools;
 mod real_server;
