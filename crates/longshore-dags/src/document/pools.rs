@@ -45,7 +45,7 @@ fn is_dag(text: &str) -> bool {
     };
     field(&root, "tasks").is_some_and(|tasks| {
         let slots = field(&tasks, "slots");
-        !slots.is_some_and(|slots| matches!(slots.kind, Kind::Number(_)))
+        slots.is_none_or(|slots| !matches!(slots.kind, Kind::Number(_)))
     })
 }
 

@@ -76,7 +76,7 @@ fn a_pod_is_seen_runs_and_succeeds() {
     assert_eq!(row.end_date.unwrap().to_string(), "2026-11-21T10:00:04Z");
 }
 
-/// A run of which its tasks take longer would be no clock at all.
+/// No task begins before it was queued, or ends after its run.
 #[test]
 fn the_times_of_a_task_are_on_the_clock_of_its_run() {
     let at = |second: &str| -> Timestamp {

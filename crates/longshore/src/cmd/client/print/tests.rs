@@ -153,7 +153,7 @@ fn a_queued_run_says_what_it_waits_for_and_until_when() {
         state: "queued".to_owned(),
         reason: None,
         blocked: Some("it begins at its logical date".to_owned()),
-        not_before: at("11:00:00.5"),
+        not_before: at("11:00:00"),
         started_at: None,
         ended_at: None,
         ..a_run()
