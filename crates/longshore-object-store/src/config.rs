@@ -1,10 +1,14 @@
 //! The section `storage`, as the peer has it (task action spec §10).
 
+mod azure;
+
 use std::{collections::BTreeMap, path::PathBuf};
 
 use longshore_outbound::is_service_url;
 use serde::Deserialize;
 use serde_json::Value;
+
+pub(crate) use azure::Azure;
 
 const MIB: u64 = 1024 * 1024;
 
@@ -62,10 +66,10 @@ pub struct Connection {
 #[derive(Clone, Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Stow {
-    /// `s3`, `google` or `local`.
+    /// `s3`, `google`, `azure` or `local`.
     pub kind: String,
     /// What that kind needs: `auth_type`, `access_key_id`, `secret_key`, `region`, `endpoint`, `disable_ssl` of S3;
-    /// `json` of Google; `path` of this machine.
+    /// `json` of Google; `account`, `key`, `domain_suffix` of Azure, and `endpoint`, which is ours; `path` of this machine.
     pub config: BTreeMap<String, Value>,
 }
 
@@ -137,7 +141,7 @@ pub enum StorageConfigError {
     BadEndpoint(String),
     /// The same in a variable of the environment, which the library of the store would read.
     #[error(
-        "storage: expected an address as https://host:port in the variable {name}, found one with a user or a password; keys belong into {keys}"
+        "storage: expected an address as https://host:port in the variable {name}, found one with a user, a password or a query; keys belong into {keys}"
     )]
     UserInVariable {
         /// Of the variable.
@@ -145,6 +149,21 @@ pub enum StorageConfigError {
         /// The variables of keys.
         keys: &'static str,
     },
+    /// A store of Azure whose account is not named.
+    #[error(
+        "storage: expected the name of a storage account of Azure in stow.config.account, found {0:?}"
+    )]
+    NoAccount(String),
+    /// A key of an account of Azure that is none.
+    #[error(
+        "storage: expected an access key of the storage account in stow.config.key, as base64, found something else"
+    )]
+    BadKey,
+    /// An endpoint with a query, in which tokens are.
+    #[error(
+        "storage: expected an endpoint as https://host:port, found one with a query; a SAS token belongs into the variable AZURE_STORAGE_SAS_TOKEN"
+    )]
+    QueryInEndpoint,
     /// A key with half of what is needed.
     #[error("storage: {field} is empty, and auth type accesskey needs it")]
     NoKey {
@@ -162,6 +181,8 @@ pub(crate) struct Stores {
     pub(crate) s3: Option<S3>,
     /// `gs://`.
     pub(crate) gcs: Option<Gcs>,
+    /// `abfs://` and `abfss://`.
+    pub(crate) azure: Option<Azure>,
 }
 
 /// How S3 is reached.
@@ -260,6 +281,10 @@ impl Stow {
                 }),
                 ..local
             }),
+            "azure" => Ok(Stores {
+                azure: Some(Azure::of(|key| self.text(key))?),
+                ..local
+            }),
             "local" => Ok(Stores {
                 root: match self.text("path").as_str() {
                     "" => local.root,
@@ -269,7 +294,7 @@ impl Stow {
             }),
             found => Err(StorageConfigError::Unknown {
                 field: "stow.kind",
-                expected: "s3, google, local",
+                expected: "s3, google, azure, local",
                 found: found.to_owned(),
             }),
         }
@@ -425,8 +450,8 @@ connection: {auth-type: accesskey, access-key: id, secret-key: secret, region: u
                 "expected type to be one of stow, s3, minio, local, found \"redis\"",
             ),
             (
-                "stow: {kind: azure}",
-                "expected stow.kind to be one of s3, google, local",
+                "stow: {kind: swift}",
+                "expected stow.kind to be one of s3, google, azure, local",
             ),
             (
                 "{type: s3, connection: {auth-type: magic}}",
@@ -456,6 +481,39 @@ connection: {auth-type: accesskey, access-key: id, secret-key: secret, region: u
     }
 
     #[test]
+    fn what_cannot_be_used_of_azure_is_named_without_its_key() {
+        for (config, expected) in [
+            ("{key: c2VjcmV0}", "stow.config.account, found \"\""),
+            ("{account: 'a.b/c'}", "stow.config.account, found \"a.b/c\""),
+            (
+                "{account: acme, key: '!canary'}",
+                "stow.config.key, as base64",
+            ),
+            (
+                "{account: acme, domain_suffix: 'core/x'}",
+                "found \"https://acme.blob.core/x\"",
+            ),
+            (
+                "{account: acme, endpoint: 'https://id:canary@azurite:10000/acme'}",
+                "found one with a user or a password",
+            ),
+            (
+                "{account: acme, endpoint: 'https://azurite:10000/acme?sig=canary'}",
+                "a SAS token belongs into the variable AZURE_STORAGE_SAS_TOKEN",
+            ),
+            (
+                "{account: acme, endpoint: 'azurite'}",
+                "expected an endpoint as https://host:port, found \"azurite\"",
+            ),
+        ] {
+            let yaml = format!("{{type: stow, stow: {{kind: azure, config: {config}}}}}");
+            let error = stores(&yaml).unwrap_err();
+            assert!(error.contains(expected), "{config}: {error}");
+            assert!(!error.contains("canary"), "{error}");
+        }
+    }
+
+    #[test]
     fn a_value_of_the_wrong_type_is_not_repeated() {
         for value in ["12345", "[12345]", "{key: 12345}", "true"] {
             let yaml = format!("{{type: s3, connection: {{secret-key: {value}}}}}");
@@ -474,5 +532,8 @@ connection: {auth-type: accesskey, access-key: id, secret-key: secret, region: u
         let config = "{type: s3, connection: {access-key: id, secret-key: hidden}}";
         let config: StorageConfig = serde_saphyr::from_str(config).unwrap();
         assert!(!format!("{config:?} {:?}", config.stores().unwrap()).contains("hidden"));
+        let azure = "{type: stow, stow: {kind: azure, config: {account: acme, key: aGlkZGVu}}}";
+        let azure: StorageConfig = serde_saphyr::from_str(azure).unwrap();
+        assert!(!format!("{azure:?} {:?}", azure.stores().unwrap()).contains("aGlkZGVu"));
     }
 }

@@ -138,7 +138,10 @@ impl DataError {
     pub(crate) fn of(url: &str, action: Action, source: Error) -> Self {
         let url = url.to_owned();
         let words = source.to_string();
-        if words.contains("NoSuchBucket") {
+        if ["NoSuchBucket", "ContainerNotFound"]
+            .iter()
+            .any(|code| words.contains(code))
+        {
             return Self::NoBucket { url, action };
         }
         if let Error::PermissionDenied { .. } | Error::Unauthenticated { .. } = source {
@@ -153,17 +156,23 @@ impl DataError {
     }
 }
 
-/// The code and message in an S3 answer, or what there is.
+/// The code and message in an answer of S3 or Azure, or what there is. Azure adds the id and the time of the request, and
+/// its service for tokens does the same: the trouble stays the same where they differ.
 fn answer(words: &str) -> String {
     let between = |open: &str, close: &str| {
         let (_, rest) = words.split_once(open)?;
         Some(rest.split_once(close)?.0)
     };
     let code = between("<Code>", "</Code>");
-    let quote = match (code, between("<Message>", "</Message>")) {
+    let message = between("<Message>", "</Message>");
+    let message = message.and_then(|message| message.lines().next());
+    let quote = match (code, message) {
         (Some(code), Some(message)) => format!("{code}: {message}"),
         (Some(code), None) => code.to_owned(),
-        (None, _) => words.to_owned(),
+        (None, _) => {
+            let (words, _) = words.split_once(" Trace ID:").unwrap_or((words, ""));
+            words.to_owned()
+        }
     };
     shorten_to(quote, MAX_QUOTE)
 }
@@ -182,6 +191,14 @@ mod tests {
                 shorten_to(format!("No: {long}"), MAX_QUOTE),
             ),
             (long.clone(), shorten_to(long, MAX_QUOTE)),
+            (
+                "<Code>No</Code><Message>Not now.\nRequestId:1\nTime:2</Message>".to_owned(),
+                "No: Not now.".to_owned(),
+            ),
+            (
+                "AADSTS70021: no such client. Trace ID: 1 Timestamp: 2".to_owned(),
+                "AADSTS70021: no such client.".to_owned(),
+            ),
         ] {
             assert_eq!(answer(&words), expected);
         }

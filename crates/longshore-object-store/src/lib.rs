@@ -4,6 +4,7 @@
 //! that of a question (`longshore-kit`). What is in a file is for the subsystem that asked.
 
 mod beneath;
+mod buckets;
 mod config;
 mod environment;
 mod error;

@@ -9,12 +9,16 @@ pub(crate) enum Kind {
     S3,
     /// Google's.
     Gcs,
+    /// Microsoft's.
+    Azure,
 }
 
 /// Where a URL leads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Location<'a> {
     pub(crate) kind: Kind,
+    /// That the URL itself names behind its bucket, as `account.dfs.core.windows.net` of Azure; else empty.
+    pub(crate) host: &'a str,
     /// Empty on this machine.
     pub(crate) bucket: &'a str,
     /// Within the bucket, or below the root of this machine's.
@@ -29,19 +33,30 @@ impl<'a> Location<'a> {
             "file" => Kind::File,
             "s3" => Kind::S3,
             "gs" => Kind::Gcs,
+            "abfs" | "abfss" => Kind::Azure,
             _ => return None,
         };
-        let (bucket, key) = match kind {
+        let (authority, key) = match kind {
             Kind::File => ("", rest),
-            Kind::S3 | Kind::Gcs => rest.split_once('/').unwrap_or((rest, "")),
+            Kind::S3 | Kind::Gcs | Kind::Azure => rest.split_once('/').unwrap_or((rest, "")),
         };
-        // It becomes a part of the URL that is asked.
+        let (bucket, host) = match kind {
+            Kind::Azure => authority.split_once('@').unwrap_or((authority, "")),
+            Kind::File | Kind::S3 | Kind::Gcs => (authority, ""),
+        };
+        // They become parts of the URL that is asked.
         let is_plain = |c: char| c.is_ascii_alphanumeric() || "-._".contains(c);
-        if !bucket.chars().all(is_plain) || bucket.starts_with('.') {
+        let is_bad = |part: &str| !part.chars().all(is_plain) || part.starts_with('.');
+        if is_bad(bucket) || is_bad(host) {
             return None;
         }
         let key = key.trim_start_matches('/');
-        Some(Self { kind, bucket, key })
+        Some(Self {
+            kind,
+            host,
+            bucket,
+            key,
+        })
     }
 }
 
@@ -83,13 +98,29 @@ mod tests {
             ("s3://b/k/1", Some((Kind::S3, "b", "k/1"))),
             ("s3://b", Some((Kind::S3, "b", ""))),
             ("gs://b//k", Some((Kind::Gcs, "b", "k"))),
-            ("abfs://b/k", None),
+            ("abfs://b/k", Some((Kind::Azure, "b", "k"))),
+            ("az://b/k", None),
+            ("abfs://b@a@c/k", None),
+            ("abfs://b@h:1/k", None),
             ("s3://b?x=/k", None),
             ("s3://a@b/k", None),
             ("gs://../k", None),
         ] {
             let found = Location::parse(url).map(|it| (it.kind, it.bucket, it.key));
             assert_eq!(found, expected, "{url}");
+        }
+    }
+
+    #[test]
+    fn a_url_of_azure_may_name_its_account() {
+        let host = "acme.dfs.core.windows.net";
+        for (url, expected) in [
+            (format!("abfs://data@{host}/k/1"), (host, "data", "k/1")),
+            (format!("abfss://data@{host}"), (host, "data", "")),
+            ("abfss://data/k/1".to_owned(), ("", "data", "k/1")),
+        ] {
+            let found = Location::parse(&url).map(|it| (it.host, it.bucket, it.key));
+            assert_eq!(found, Some(expected), "{url}");
         }
     }
 }

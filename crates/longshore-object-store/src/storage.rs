@@ -1,50 +1,33 @@
 //! Files in stores, by URL.
 
-use std::{
-    collections::BTreeMap,
-    io,
-    path::PathBuf,
-    sync::{Arc, Mutex, PoisonError},
-    time::Duration,
-};
+use std::{collections::BTreeMap, io, path::PathBuf, sync::Arc};
 
 use bytes::{Bytes, BytesMut};
 use futures::StreamExt;
 use jiff::Timestamp;
 use longshore_outbound::Permit;
 use object_store::{
-    BackoffConfig, Error, GetResult, ObjectStore, ObjectStoreExt, RetryConfig,
-    aws::{AmazonS3Builder, AmazonS3ConfigKey},
-    gcp::{GoogleCloudStorageBuilder, GoogleConfigKey},
-    local::LocalFileSystem,
-    memory::InMemory,
+    Error, GetResult, ObjectStore, ObjectStoreExt, local::LocalFileSystem, memory::InMemory,
     path::Path,
 };
 
 use crate::{
     beneath::{Beneath, Content},
-    config::{Gcs, S3, StorageConfig, StorageConfigError, StorageLimits, Stores},
+    buckets::Buckets,
+    config::{Azure, StorageConfig, StorageConfigError, StorageLimits, Stores},
     environment,
     error::{Action, DataError},
     location::{Kind, Location, is_without_slashes},
-    store_client::{CutOff, OperatorNamed},
+    store_client::CutOff,
 };
 
-/// How long a request is repeated. The round that asked comes again with back-off of its own.
-const RETRY_TIMEOUT: Duration = Duration::from_secs(10);
-const MAX_RETRIES: usize = 3;
-
-/// Files in stores, by URL: `file://` and paths on this machine, as far as there are any; `s3://` and `gs://` where they
-/// are configured.
+/// Files in stores, by URL: `file://` and paths on this machine, as far as there are any; `s3://`, `gs://`, `abfs://` and
+/// `abfss://` where they are configured.
 #[derive(Debug)]
 pub struct Storage {
-    stores: Stores,
-    /// What the stores' libraries would take from the environment.
-    environment: Vec<(String, String)>,
+    buckets: Buckets,
     max_download: u64,
     files: Files,
-    buckets: Mutex<BTreeMap<String, Arc<dyn ObjectStore>>>,
-    permit: Permit,
     /// What the actions of a namespace may name.
     namespaces: Option<BTreeMap<String, Vec<String>>>,
 }
@@ -87,7 +70,7 @@ impl Default for Storage {
 impl Storage {
     /// The stores of a configuration, for the actions of the user of this process: where it names no directory for files,
     /// any file of this machine is one. Credentials that it leaves to the machine are looked for in `environment`, as
-    /// `AWS_…` and `GOOGLE_…`, then asked of the machine itself.
+    /// `AWS_…`, `GOOGLE_…` and `AZURE_…`, then asked of the machine itself.
     ///
     /// # Errors
     /// Where the configuration asks for what is not there.
@@ -157,12 +140,9 @@ impl Storage {
             Some(root) => Files::Beneath(Beneath::new(root.clone())),
         };
         Self {
-            stores,
-            environment,
+            buckets: Buckets::new(stores, environment),
             max_download,
             files,
-            buckets: Mutex::default(),
-            permit: Permit::always(),
             namespaces: None,
         }
     }
@@ -170,7 +150,7 @@ impl Storage {
     /// Sends requests to stores for as long as `permit` holds.
     #[must_use]
     pub fn with_permit(mut self, permit: Permit) -> Self {
-        self.permit = permit;
+        self.buckets.permit = permit;
         self
     }
 
@@ -198,7 +178,9 @@ impl Storage {
         };
         let allowed = namespaces.get(namespace).or_else(|| namespaces.get("*"));
         let allowed = allowed.map_or(&[][..], Vec::as_slice);
-        if allowed.iter().any(|beginning| begins_with(url, beginning)) {
+        let azure = self.buckets.stores.azure.as_ref();
+        let mut beginnings = allowed.iter();
+        if beginnings.any(|beginning| begins_with(url, beginning, azure)) {
             return Ok(());
         }
         Err(DataError::NotAllowed {
@@ -229,7 +211,7 @@ impl Storage {
             Kind::File => crate::beneath::parts(key)
                 .map(drop)
                 .map_err(|error| impossible(error.to_string())),
-            Kind::S3 | Kind::Gcs => Path::parse(key)
+            Kind::S3 | Kind::Gcs | Kind::Azure => Path::parse(key)
                 .map(drop)
                 .map_err(|error| impossible(error.to_string())),
         }
@@ -351,19 +333,22 @@ impl Storage {
 
     fn locate<'a>(&self, url: &'a str) -> Result<Location<'a>, DataError> {
         let has_files = !matches!(self.files, Files::Refused);
+        let Stores { s3, gcs, azure, .. } = &self.buckets.stores;
         let known = Location::parse(url).filter(|location| match location.kind {
             Kind::File => has_files,
-            Kind::S3 => self.stores.s3.is_some(),
-            Kind::Gcs => self.stores.gcs.is_some(),
+            Kind::S3 => s3.is_some(),
+            Kind::Gcs => gcs.is_some(),
+            Kind::Azure => azure.as_ref().is_some_and(|it| it.has(location.host)),
         });
         known.ok_or_else(|| {
+            let of_account = |azure: &Azure| format!("abfs:// of account {}", azure.account);
             let kinds = [
-                (has_files, "file://"),
-                (self.stores.s3.is_some(), "s3://"),
-                (self.stores.gcs.is_some(), "gs://"),
+                has_files.then(|| "file://".to_owned()),
+                s3.as_ref().map(|_| "s3://".to_owned()),
+                gcs.as_ref().map(|_| "gs://".to_owned()),
+                azure.as_ref().map(of_account),
             ];
-            let configured = kinds.iter().filter(|(is_there, _)| *is_there);
-            let configured: Vec<&str> = configured.map(|(_, scheme)| *scheme).collect();
+            let configured: Vec<String> = kinds.into_iter().flatten().collect();
             DataError::Unsupported {
                 url: url.to_owned(),
                 configured: if configured.is_empty() {
@@ -378,7 +363,9 @@ impl Storage {
     /// The store of a URL, and its path there.
     async fn open<'a>(&'a self, url: &'a str, action: Action) -> Result<Place<'a>, DataError> {
         let fail = |error| DataError::of(url, action, error);
-        let Location { kind, bucket, key } = self.locate(url)?;
+        let Location {
+            kind, bucket, key, ..
+        } = self.locate(url)?;
         let unusual = |error: object_store::path::Error| fail(error.into());
         match (kind, &self.files) {
             (Kind::File, Files::Beneath(files)) => Ok(Place::Beneath(files, key)),
@@ -395,85 +382,12 @@ impl Storage {
             (Kind::File, Files::Refused) => Err(fail(Error::NotSupported {
                 source: "no directory is configured for files".into(),
             })),
-            (Kind::S3 | Kind::Gcs, _) => {
+            (Kind::S3 | Kind::Gcs | Kind::Azure, _) => {
                 let path = Path::parse(key).map_err(unusual)?;
-                let store = self.bucket(kind, bucket).map_err(fail)?;
+                let store = self.buckets.get(kind, bucket).map_err(fail)?;
                 Ok(Place::Store(store, path))
             }
         }
-    }
-
-    fn bucket(&self, kind: Kind, bucket: &str) -> Result<Arc<dyn ObjectStore>, Error> {
-        let mut buckets = self.buckets.lock().unwrap_or_else(PoisonError::into_inner);
-        let name = format!("{kind:?} {bucket}");
-        if let Some(store) = buckets.get(&name) {
-            return Ok(Arc::clone(store));
-        }
-        let store: Arc<dyn ObjectStore> = match (&self.stores.s3, &self.stores.gcs) {
-            (Some(s3), _) if kind == Kind::S3 => Arc::new(self.s3(s3, bucket)?),
-            (_, Some(gcs)) if kind == Kind::Gcs => Arc::new(self.gcs(gcs, bucket)?),
-            // Such a URL is not located.
-            _ => {
-                return Err(Error::NotSupported {
-                    source: "no such store is configured".into(),
-                });
-            }
-        };
-        buckets.insert(name, Arc::clone(&store));
-        Ok(store)
-    }
-
-    fn s3(&self, s3: &S3, bucket: &str) -> Result<object_store::aws::AmazonS3, Error> {
-        let mut builder = AmazonS3Builder::new();
-        for (name, value) in self.variables::<AmazonS3ConfigKey>(environment::S3) {
-            builder = builder.with_config(name, value);
-        }
-        if !s3.endpoint.is_empty() {
-            builder = builder
-                .with_endpoint(&s3.endpoint)
-                // The library prefers this one, which `AWS_ENDPOINT_URL_S3` has set: the keys of the configuration are
-                // for the address of the configuration.
-                .with_config(AmazonS3ConfigKey::S3Endpoint, &s3.endpoint)
-                .with_allow_http(s3.endpoint.starts_with("http://"));
-        }
-        if !s3.region.is_empty() {
-            builder = builder.with_region(&s3.region);
-        }
-        if let Some((id, secret)) = &s3.key {
-            builder = builder
-                .with_access_key_id(id)
-                .with_secret_access_key(secret);
-        }
-        builder
-            .with_bucket_name(bucket)
-            .with_retry(retries())
-            .with_http_connector(OperatorNamed(self.permit.clone()))
-            .build()
-    }
-
-    fn gcs(&self, gcs: &Gcs, bucket: &str) -> Result<object_store::gcp::GoogleCloudStorage, Error> {
-        let mut builder = GoogleCloudStorageBuilder::new();
-        for (name, value) in self.variables::<GoogleConfigKey>(environment::GCS) {
-            builder = builder.with_config(name, value);
-        }
-        if !gcs.key.is_empty() {
-            builder = builder.with_service_account_key(&gcs.key);
-        }
-        builder
-            .with_bucket_name(bucket)
-            .with_retry(retries())
-            .with_http_connector(OperatorNamed(self.permit.clone()))
-            .build()
-    }
-
-    /// The variables of the environment that a library knows.
-    fn variables<K: std::str::FromStr>(
-        &self,
-        prefix: &'static str,
-    ) -> impl Iterator<Item = (K, &String)> {
-        let theirs = self.environment.iter();
-        let theirs = theirs.filter(move |(name, _)| name.starts_with(prefix));
-        theirs.filter_map(|(name, value)| Some((name.to_ascii_lowercase().parse().ok()?, value)))
     }
 }
 
@@ -497,14 +411,6 @@ async fn whole(found: GetResult) -> Result<Bytes, Error> {
             store: "http",
             source: Box::new(CutOff::Body { n, size }),
         }),
-    }
-}
-
-fn retries() -> RetryConfig {
-    RetryConfig {
-        backoff: BackoffConfig::default(),
-        max_retries: MAX_RETRIES,
-        retry_timeout: RETRY_TIMEOUT,
     }
 }
 
@@ -537,12 +443,14 @@ fn of_files(error: io::Error) -> Error {
 }
 
 /// Whether a URL is at or below another one. Whole parts are compared: `s3://a` is no beginning of `s3://ab`. What leads
-/// up is below nothing.
-fn begins_with(url: &str, beginning: &str) -> bool {
+/// up is below nothing. The account of the configuration may be named or left out.
+fn begins_with(url: &str, beginning: &str, azure: Option<&Azure>) -> bool {
     let (Some(url), Some(beginning)) = (Location::parse(url), Location::parse(beginning)) else {
         return false;
     };
-    if url.kind != beginning.kind || url.bucket != beginning.bucket {
+    let is_ours = |host: &str| azure.is_some_and(|azure| azure.has(host));
+    let is_one_host = url.host == beginning.host || is_ours(url.host) && is_ours(beginning.host);
+    if url.kind != beginning.kind || url.bucket != beginning.bucket || !is_one_host {
         return false;
     }
     if names(url.key).any(|part| part == "..") {

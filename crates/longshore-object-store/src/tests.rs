@@ -127,4 +127,5 @@ fn a_table_says_what_the_actions_of_a_namespace_may_name() {
     assert!(open.admits("team-b", "s3://a/x").is_ok());
 }
 
+mod azure;
 mod s3;

@@ -347,8 +347,10 @@ fn authority(url: &str) -> &str {
         return THIS_MACHINE;
     };
     let scheme = url.get(..start).unwrap_or(url);
-    if ["s3://", "gs://"].contains(&scheme) {
-        return scheme;
+    match scheme {
+        "s3://" | "gs://" => return scheme,
+        "abfs://" | "abfss://" => return "abfs://",
+        _ => {}
     }
     let rest = url.get(start..).unwrap_or_default();
     let end = rest.find(['/', '?', '#']).unwrap_or(rest.len());
@@ -473,6 +475,8 @@ mod tests {
         for (url, expected) in [
             ("s3://bucket/k/1", "s3://"),
             ("gs://b", "gs://"),
+            ("abfs://b/k", "abfs://"),
+            ("abfss://b@acme.dfs.core.windows.net/k", "abfs://"),
             ("https://h:1?x", "https://h:1"),
             ("file:///tmp/x", "file://"),
             ("/tmp/x", "file://"),

@@ -14,8 +14,8 @@ const ENDS: [&str; 6] = [
     "secret",
     "token",
 ];
-/// The key of a service account of Google.
-const SERVICE_ACCOUNT: &str = "storage.stow.config.json";
+/// The key of a service account of Google, and that of a storage account of Azure.
+const OF_STORES: [&str; 2] = ["storage.stow.config.json", "storage.stow.config.key"];
 
 /// One note for each secret on the command line: where it belongs instead.
 pub(crate) fn notes(pairs: &[(String, String)]) -> Vec<String> {
@@ -69,7 +69,8 @@ fn is_secret(path: &str) -> bool {
     let name = path.rsplit('.').next().unwrap_or(path);
     let plain: String = name.chars().filter(|c| !matches!(c, '-' | '_')).collect();
     let plain = plain.to_lowercase();
-    ENDS.iter().any(|end| plain.ends_with(end)) || path.eq_ignore_ascii_case(SERVICE_ACCOUNT)
+    let is_of_store = OF_STORES.iter().any(|key| path.eq_ignore_ascii_case(key));
+    is_of_store || ENDS.iter().any(|end| plain.ends_with(end))
 }
 
 /// Whether a text is a URL with a password: `scheme://user:password@host`.
@@ -103,6 +104,7 @@ mod tests {
             ("Storage.Connection.Secret-Key", "7312", None),
             ("storage.stow.config.secret_key", "canary", None),
             ("storage.stow.config.json", "canary", None),
+            ("storage.stow.config.key", "canary", None),
             (
                 "storage.connection",
                 "{access-key: id, secret-key: canary}",

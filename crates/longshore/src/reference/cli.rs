@@ -27,7 +27,7 @@ const VARIABLES: [(&str, &str); 6] = [
         "The namespace of the executor of TaskActions, whose PodTemplates serve all other namespaces.",
     ),
     (
-        "AWS_*, GOOGLE_*",
+        "AWS_*, GOOGLE_*, AZURE_*, IDENTITY_ENDPOINT",
         "Credentials of object stores, where the configuration of the storage has none.",
     ),
     (

@@ -329,11 +329,14 @@ fn a_password_in_the_address_of_a_store_in_the_environment_is_refused_and_not_re
     fs::write(&dag, "dag_id: a\ntasks: {t: {command: ['true']}}\n").unwrap();
     fs::create_dir(&data).unwrap();
     let google = "{type: stow, stow: {kind: google, config: {json: '{}'}}}";
+    let azure = "{type: stow, stow: {kind: azure, config: {account: acme}}}";
     for (store, name) in [
         ("type: s3", "AWS_ENDPOINT"),
         ("type: s3", "AWS_ENDPOINT_URL"),
         ("type: s3", "AWS_ENDPOINT_URL_S3"),
         (google, "GOOGLE_BASE_URL"),
+        (azure, "AZURE_STORAGE_ENDPOINT"),
+        (azure, "AZURE_AUTHORITY_HOST"),
     ] {
         fs::write(data.join("storage.yaml"), store).unwrap();
         let mut command = longshore();

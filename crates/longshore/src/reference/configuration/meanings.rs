@@ -193,8 +193,8 @@ disable-ssl | true or false | false | Whether an `endpoint` without scheme is `h
 
 /// `storage.stow`.
 pub(super) const STOW: &str = "\
-kind | `s3`, `google` or `local` |  | Kind of the store.
-config | texts by name |  | `auth_type`, `access_key_id`, `secret_key`, `region`, `endpoint`, `disable_ssl` of `s3`; `json` of `google`; `path` of `local`.
+kind | `s3`, `google`, `azure` or `local` |  | Kind of the store.
+config | texts by name |  | `auth_type`, `access_key_id`, `secret_key`, `region`, `endpoint`, `disable_ssl` of `s3`; `json` of `google`; `account`, `key`, `domain_suffix` of `azure`, and `endpoint`, which is ours; `path` of `local`.
 ";
 
 /// `storage.limits`.
