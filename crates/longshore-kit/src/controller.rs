@@ -13,6 +13,7 @@ use longshore_core::{AskError, Classify, Create, Incarnation, NoAnswer, Plan, Qu
 use crate::{
     apply::{Postponed, Refusal},
     ask::Answers,
+    change::{Change, NotDone},
 };
 
 /// What a controller works on, one at a time: usually an object's name, for dags a run or a task instance.
@@ -141,5 +142,23 @@ pub trait Controller: Send + Sync + 'static {
         why: &Postponed,
     ) {
         let _ = (key, incarnation, create, why);
+    }
+
+    /// A change of an object was made; or it was not made, and the round ends: `not_done` says why. What is noted here
+    /// is a fact of the next round. The default leaves it to the log and the back-off.
+    fn changed(
+        &self,
+        key: &Self::Key,
+        incarnation: &Seen<Incarnation>,
+        change: &Change,
+        not_done: Option<&NotDone>,
+    ) {
+        let _ = (key, incarnation, change, not_done);
+    }
+
+    /// There was no round, because what earlier ones wrote could not be read back. The default leaves it to the log and
+    /// the back-off.
+    fn unsettled(&self, key: &Self::Key, not_done: &NotDone) {
+        let _ = (key, not_done);
     }
 }

@@ -9,6 +9,7 @@
 pub mod apply;
 pub mod ask;
 pub mod cache;
+pub mod change;
 pub mod clock;
 pub mod controller;
 mod count_requests;
@@ -39,6 +40,7 @@ pub mod wiring;
 pub use apply::{Applier, ApplyError, Postponed, Refusal};
 pub use ask::{Answers, AskLimits, Failures, KindLimits, RateLimit, Unanswered, WaitsFor};
 pub use cache::{Cache, Update};
+pub use change::{Change, NotDone, Verb};
 pub use clock::{Clock, SystemClock};
 pub use controller::{Controller, Key};
 pub use count_requests::CountRequests;

@@ -10,7 +10,8 @@ use kube::{
     core::Status,
 };
 use longshore_core::{
-    Class, Classify, Delete, ObjectRef, PatchKind, Resource, Scope, Unknown, UnknownCause,
+    Class, Classify, Delete, ObjectRef, PatchKind, Resource, Scope, Unknown, UnknownCause, error,
+    text::shorten,
 };
 use longshore_k8s::metadata::parse_version;
 use serde::Deserialize;
@@ -356,7 +357,7 @@ impl ApiError {
                 UnknownCause::NotUnderstood
             }
         };
-        Unknown::new(cause, self.to_string())
+        Unknown::new(cause, shorten(error::chain(self)))
     }
 
     fn answer(&self) -> Option<&Status> {

@@ -10,6 +10,7 @@ use tokio::time::Instant;
 use crate::{
     apply::{Applier, ApplyError, Refusal},
     ask::{Answers, Questions},
+    change::{Change, NotDone},
     clock::Clock,
     controller::Controller,
     lease::Gate,
@@ -96,7 +97,12 @@ impl<C: Controller> Round<C> {
     async fn work(&self, key: &C::Key) -> Result<Done, Failure> {
         let requests = self.applier.requests();
         let settled = self.applier.own_writes().settle(key, requests).await;
-        settled.map_err(|error| Failure::of_kit(&error.into()))?;
+        settled.map_err(|error| {
+            if let Some(not_done) = NotDone::of(&error) {
+                self.controller.unsettled(key, &not_done);
+            }
+            Failure::of_kit(&error.into())
+        })?;
         let now = self.clock.now();
         let answers = self.questions.answers(key);
         let observed = self.controller.observe(key, now, &answers).await;
@@ -204,8 +210,17 @@ impl<C: Controller> Round<C> {
                 applier.remove_finalizer(key, target, finalizer).await
             }
         };
+        let incarnation = applying.incarnation;
+        if let Some(change) = Change::of(action) {
+            let not_done = applied.as_ref().err().map(ApplyError::not_done);
+            // `Some(None)`: not made, and nobody has refused.
+            if not_done != Some(None) {
+                let not_done = not_done.flatten();
+                self.controller
+                    .changed(key, incarnation, &change, not_done.as_ref());
+            }
+        }
         applied.map_err(|error| {
-            let incarnation = applying.incarnation;
             if error.class() == Class::Invalid {
                 self.controller
                     .refused(key, incarnation, &refusal(action, &error));

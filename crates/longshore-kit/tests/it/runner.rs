@@ -15,7 +15,9 @@ use longshore_core::{
     Action, ChildIdentity, Class, Classify, Create, Delete, Incarnation, Next, ObjectRef, Plan,
     Resource, Seen,
 };
-use longshore_kit::{Answers, Applier, Clock, Controller, Outcome, Refusal, Runner};
+use longshore_kit::{
+    Answers, Applier, Change, Clock, Controller, NotDone, Outcome, Refusal, Runner, Verb,
+};
 use serde_json::json;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -50,6 +52,8 @@ struct Toy {
     most_running: AtomicU32,
     /// The names of objects that could not be created; nothing for another action.
     refused: Mutex<Vec<String>>,
+    /// The changes that were made or not.
+    changed: Mutex<Vec<(Verb, Option<NotDone>)>>,
 }
 
 impl Toy {
@@ -63,6 +67,7 @@ impl Toy {
             running: AtomicU32::new(0),
             most_running: AtomicU32::new(0),
             refused: Mutex::default(),
+            changed: Mutex::default(),
         })
     }
 
@@ -129,6 +134,17 @@ impl Controller for Toy {
             create.object["metadata"]["name"].as_str().unwrap()
         });
         self.refused.lock().unwrap().push(name.to_owned());
+    }
+
+    fn changed(
+        &self,
+        _: &Self::Key,
+        _: &Seen<Incarnation>,
+        change: &Change,
+        not_done: Option<&NotDone>,
+    ) {
+        let mut changed = self.changed.lock().unwrap();
+        changed.push((change.verb, not_done.cloned()));
     }
 }
 
@@ -302,17 +318,7 @@ async fn a_refusal_says_what_could_not_be_created() {
         object: json!({"metadata": {"name": "new", "namespace": "default", "annotations": {"id": "1"}}}),
         identity: ChildIdentity::annotation("id", "1"),
     });
-    let delete = Action::Delete(Delete {
-        target: ObjectRef {
-            resource: Resource::POD,
-            namespace: "default".to_owned(),
-            name: "old".to_owned(),
-            uid: Some("u".to_owned()),
-        },
-        grace_period_seconds: None,
-        resource_version: None,
-        waits_for_dependents: false,
-    });
+    let delete = Action::Delete(old());
     let toy = Toy::new(move |n| Ok(Plan::of(vec![[&create, &delete][n as usize - 1].clone()])));
     let forbids = tower::service_fn(|_: http::Request<Body>| async {
         let status = json!({
@@ -325,4 +331,49 @@ async fn a_refusal_says_what_could_not_be_created() {
     let runner = Runner::new(Arc::clone(&toy), applier, Arc::new(EpochClock));
     run_for(runner, vec!["a"], Duration::from_millis(300)).await;
     assert_eq!(*toy.refused.lock().unwrap(), ["new", ""]);
+}
+
+fn old() -> Delete {
+    Delete {
+        target: ObjectRef {
+            resource: Resource::POD,
+            namespace: "default".to_owned(),
+            name: "old".to_owned(),
+            uid: Some("u".to_owned()),
+        },
+        grace_period_seconds: None,
+        resource_version: None,
+        waits_for_dependents: false,
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_controller_hears_of_each_change_whether_it_was_made_or_why_not() {
+    let toy = Toy::new(|n| match n {
+        1..=3 => Ok(Plan {
+            actions: vec![Action::Delete(old())],
+            ..Plan::after(Duration::ZERO)
+        }),
+        _ => Ok(Plan::await_change()),
+    });
+    let asked = AtomicU32::new(0);
+    let answers = tower::service_fn(move |_: http::Request<Body>| {
+        let n = asked.fetch_add(1, Ordering::SeqCst);
+        let code = [500_u16, 403, 200][n as usize];
+        let status = json!({
+            "kind": "Status", "apiVersion": "v1", "status": "Failure", "message": "no", "code": code,
+        });
+        let body = Body::from(status.to_string().into_bytes());
+        let answer = http::Response::builder().status(code).body(body).unwrap();
+        async { Ok::<_, Infallible>(answer) }
+    });
+    let applier = Applier::new(Client::new(answers, "default"), "toy", []);
+    let runner = Runner::new(Arc::clone(&toy), applier, Arc::new(EpochClock));
+    run_for(runner, vec!["a"], Duration::from_secs(20)).await;
+    let no = |is_final| {
+        let why = "no".to_owned();
+        Some(NotDone { why, is_final })
+    };
+    let expected = [no(false), no(true), None].map(|not_done| (Verb::Delete, not_done));
+    assert_eq!(*toy.changed.lock().unwrap(), expected);
 }
