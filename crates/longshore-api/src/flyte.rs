@@ -155,6 +155,16 @@ pub const REASON_NOT_SENT: &str = "NotSent";
 /// Reason of an Event about a TaskAction: a foreign system or the API server refuses for now. It tries again. Also a reason
 /// of the condition [`CONDITION_WAITING`].
 pub const REASON_REFUSED: &str = "Refused";
+/// Reason of an Event about a TaskAction: the API server does not take its status. It tries again.
+pub const REASON_STATUS_NOT_WRITTEN: &str = "StatusNotWritten";
+/// Reason of an Event about a TaskAction: the API server takes its status again.
+pub const REASON_STATUS_WRITTEN: &str = "StatusWritten";
+/// Reason of an Event about a TaskAction: what it has made cannot be read. It looks again. Also a reason of the condition
+/// [`CONDITION_WAITING`].
+pub const REASON_NOT_SEEN: &str = "NotSeen";
+/// Reason of an Event about a TaskAction: an object that is being deleted has the name of its resource. It waits until the
+/// object is gone. Also a reason of the condition [`CONDITION_WAITING`].
+pub const REASON_NAME_TAKEN: &str = "NameTaken";
 
 /// Reason of an Event about a TaskAction: the API server refuses its status as too large. The status is written with short
 /// texts and a short history; where that is refused, too, nothing of its progress is recorded, and it can be deleted.

@@ -10,12 +10,14 @@ use std::{
 
 use jiff::Timestamp;
 use kube::ResourceExt;
-use longshore_api::flyte::CONDITION_WAITING;
+use longshore_api::flyte::{CONDITION_WAITING, REASON_REFUSED, REASON_STATUS_WRITTEN};
 use longshore_core::{
-    AskError, Class, Classify, Create, Incarnation, Patch, PatchKind, Seen, Unknown,
+    Announcement, AskError, Class, Classify, Create, EventType, Incarnation, Patch, PatchKind, Seen,
+    Unknown,
 };
 use longshore_kit::{
-    Answers, Applier, ApplyError, Clock, Controller, Notes, Postponed, RawObject, Refusal,
+    Answers, Applier, ApplyError, Change, Clock, Controller, NotDone, Notes, Postponed, RawObject,
+    Refusal,
 };
 use longshore_plugins::TASK_ACTION;
 use tokio::time::Instant;
@@ -23,10 +25,10 @@ use tokio::time::Instant;
 use crate::{
     ask::Transport,
     config::Policy,
-    decide::{ActionPlan, Observed, Record, decide},
+    decide::{ActionPlan, Observed, Record, decide, undone},
     facts::Facts,
     measures::ActionMeasures,
-    model::{AbortRefused, ActionKey, CreateFailure, Fact, Note, SlotChange},
+    model::{AbortRefused, Action, ActionKey, CreateFailure, Fact, Note, SlotChange},
     observe::{Observer, Unreadable},
     questions::{TaskAnswer, TaskQuestion},
     status,
@@ -131,6 +133,29 @@ impl Actions {
 }
 
 impl Actions {
+    /// Says in an Event what holds an action, if the action says that it is time. For what no round can say.
+    fn announce(
+        &self,
+        key: &ActionKey,
+        note: String,
+        now: Timestamp,
+        is_time: impl FnOnce(&Action) -> bool,
+    ) {
+        let object = self.observer.actions.get(&key.namespace, &key.name);
+        let object = object.present().and_then(|object| object.to_value().ok());
+        let action = object.and_then(|object| Action::of(object).ok());
+        let Some(action) = action.filter(is_time) else {
+            return;
+        };
+        let announcement = Announcement {
+            regarding: action.target,
+            event_type: EventType::Warning,
+            reason: REASON_REFUSED,
+            note,
+        };
+        self.applier.announce(&announcement, now);
+    }
+
     /// Has the jobs of all actions that run take their slots, before the first action requests one.
     fn count_jobs(&self) -> Result<(), Unknown> {
         if self.are_jobs_counted.load(Ordering::Relaxed) {
@@ -250,9 +275,14 @@ impl Controller for Actions {
         let written = self.applier.write_status(key, target, seen, &wire).await;
         let (took, is_written) = (asked_at.elapsed(), written.is_ok());
         self.measures.status_written(took, is_written, size);
-        if written.as_ref().is_err_and(ApplyError::is_too_large) {
+        if let Err(error) = &written {
+            let now = self.clock.now();
             self.facts.note(key, &incarnation, |facts| {
-                facts.form = facts.form.after_refusal();
+                if error.is_too_large() {
+                    facts.form = facts.form.after_refusal();
+                } else if let Some(not_done) = error.not_done() {
+                    facts.undone.note_status(Some(not_done), now);
+                }
             });
         }
         written.map_err(|source| ActionError::Status {
@@ -263,12 +293,24 @@ impl Controller for Actions {
             self.facts.forget(key, &incarnation);
         } else {
             let now = self.clock.now();
-            self.facts.note(key, &incarnation, |facts| {
+            let was_told = self.facts.note(key, &incarnation, |facts| {
+                let was_told = facts.undone.told_at.is_some();
                 facts.drop_published(status);
                 facts.form = facts.form.after_write();
+                facts.undone.note_status(None, now);
                 let says = status.condition(CONDITION_WAITING).is_some();
                 facts.said_at = says.then_some(now);
+                was_told
             });
+            if was_told {
+                let announcement = Announcement {
+                    regarding: target.clone(),
+                    event_type: EventType::Normal,
+                    reason: REASON_STATUS_WRITTEN,
+                    note: "its status is written again".to_owned(),
+                };
+                self.applier.announce(&announcement, now);
+            }
         }
         self.measures.count(key, Some(status));
         Ok(())
@@ -299,6 +341,16 @@ impl Controller for Actions {
                 let next = Some((launch.clone(), *at));
                 self.facts
                     .note(key, &note.of, |facts| facts.next_launch = next);
+            }
+            Fact::Unread(since) => {
+                let since = *since;
+                self.facts
+                    .note(key, &note.of, |facts| facts.undone.unread_since = since);
+            }
+            Fact::Told(at) => {
+                let at = Some(*at);
+                self.facts
+                    .note(key, &note.of, |facts| facts.undone.told_at = at);
             }
         }
         Ok(())
@@ -349,5 +401,41 @@ impl Controller for Actions {
             ),
         };
         self.note(key, incarnation, create, kind);
+    }
+
+    fn changed(
+        &self,
+        key: &ActionKey,
+        incarnation: &Seen<Incarnation>,
+        change: &Change,
+        not_done: Option<&NotDone>,
+    ) {
+        let now = self.clock.now();
+        match (incarnation, not_done) {
+            (Seen::Present(incarnation), _) => {
+                let not_done = not_done.cloned();
+                self.facts.note(key, incarnation, |facts| {
+                    facts.undone.note_change(change, not_done, now);
+                });
+            }
+            // What has ended has no memory, and its status stays.
+            (Seen::Absent, Some(not_done)) => {
+                let words = undone::of_change(change, &not_done.why);
+                self.announce(key, words, now, |action| {
+                    not_done.is_final || undone::is_late(action, now)
+                });
+            }
+            (Seen::Absent, None) | (Seen::Unknown(_), _) => {}
+        }
+    }
+
+    fn unsettled(&self, key: &ActionKey, not_done: &NotDone) {
+        let now = self.clock.now();
+        let words = undone::of_read_back(&not_done.why);
+        self.announce(key, words, now, |action| {
+            let of = action.incarnation();
+            let since = self.facts.note(key, &of, |facts| facts.note_unsettled(now));
+            not_done.is_final || undone::is_long(since, now)
+        });
     }
 }

@@ -1,17 +1,20 @@
 //! What this process remembers of an action between rounds. Nothing of it is durable: after a restart each fact is found out
 //! again, or does not hold any more.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use jiff::Timestamp;
 use longshore_api::flyte::TaskActionStatus;
 use longshore_plugins::{CacheKey, HeadPod, PluginState};
 
 use crate::{
-    model::{AbortRefused, Blocked, CreateFailure, LaunchId, PendingChanges, StatusForm},
+    model::{AbortRefused, Blocked, CreateFailure, LaunchId, PendingChanges, StatusForm, Undone},
     pod_events::PodEvents,
     remote::{OwnStates, Slot},
 };
+
+/// Failures are of one trouble where they are not further apart than this, which is more than the longest back-off.
+const ONE_TROUBLE: Duration = Duration::from_secs(60);
 
 /// Facts about an action that no cache shows.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -40,6 +43,10 @@ pub(crate) struct Facts {
     pub(crate) form: StatusForm,
     /// Why the API server refused last what an abort does.
     pub(crate) abort_refused: Option<AbortRefused>,
+    /// What the API server does not do for it.
+    pub(crate) undone: Undone,
+    /// Since when, and until when, what was written about it could not be read back.
+    unsettled: Option<(Timestamp, Timestamp)>,
 }
 
 /// The reservation that an action waits for.
@@ -82,6 +89,15 @@ impl Facts {
         self.blocked = Some((launch.to_owned(), Blocked { since, kind }));
     }
 
+    /// What was written about the action cannot be read back. Returns since when.
+    pub(crate) fn note_unsettled(&mut self, now: Timestamp) -> Timestamp {
+        let is_on = |last: Timestamp| now <= last + ONE_TROUBLE;
+        let before = self.unsettled.filter(|(_, last)| is_on(*last));
+        let since = before.map_or(now, |(since, _)| since);
+        self.unsettled = Some((since, now));
+        since
+    }
+
     /// When this launch may begin, where it has to wait.
     pub(crate) fn not_before(&self, launch: &LaunchId) -> Option<Timestamp> {
         let (of, at) = self.next_launch.as_ref()?;
@@ -97,8 +113,6 @@ impl Facts {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use longshore_test::EPOCH;
 
     use super::*;
@@ -125,6 +139,15 @@ mod tests {
             ..launch
         };
         assert_eq!(facts.blocked(&next), None);
+    }
+
+    #[test]
+    fn what_cannot_be_read_back_is_one_trouble_for_as_long_as_it_lasts() {
+        let mut facts = Facts::default();
+        for (now, expected) in [(0, 0), (30, 0), (90, 0), (200, 200)] {
+            let at = |seconds| EPOCH + Duration::from_secs(seconds);
+            assert_eq!(facts.note_unsettled(at(now)), at(expected), "{now}");
+        }
     }
 
     #[test]

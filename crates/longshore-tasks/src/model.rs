@@ -7,7 +7,7 @@ mod slots;
 
 use std::{fmt, str::FromStr, sync::Arc};
 
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use longshore_api::{
     flyte::{
         self, CONDITION_WAITING, Condition, FINALIZER_PLUGIN, FINALIZER_RESOURCE, LABEL_ATTEMPT,
@@ -31,7 +31,7 @@ use crate::{
 
 pub use abort::{Abort, AbortRefused};
 pub use form::StatusForm;
-pub use held::{Blocked, CreateFailure, Said, Unanswered};
+pub use held::{Blocked, CreateFailure, Refused, Said, Unanswered, Undone};
 pub use slots::{QuotaScope, SlotChange, SlotState};
 
 /// The address of a TaskAction.
@@ -76,6 +76,8 @@ pub struct Action {
     pub unanswered: Vec<Unanswered>,
     /// What its status says of what holds it.
     pub said: Said,
+    /// What the API server does not do for it.
+    pub undone: Undone,
     /// The form in which a status is written.
     pub form: StatusForm,
 }
@@ -241,6 +243,10 @@ pub enum Fact {
     Gone(LaunchId),
     /// The next launch of an attempt, and when it may begin.
     NextLaunch(LaunchId, Timestamp),
+    /// Since when what it has made cannot be read; `None` where it can be.
+    Unread(Option<Timestamp>),
+    /// When an Event has said what holds it, where no status can.
+    Told(Timestamp),
 }
 
 /// The resources of an action, one per attempt.
@@ -274,6 +280,10 @@ pub struct Child {
     pub belongs: Belongs,
     /// Whether its deletion is under way.
     pub is_deleting: bool,
+    /// When its deletion was asked for.
+    pub deleted_at: Option<Timestamp>,
+    /// All finalizers that it has.
+    pub finalizers: Vec<String>,
     /// Whether nothing of it runs, now or later.
     pub is_over: bool,
     /// Whether it has our finalizer.
@@ -398,6 +408,8 @@ impl Child {
             target: address(kind, resource),
             belongs: launch.owns(resource),
             is_deleting,
+            deleted_at: deleted_at(resource),
+            finalizers: finalizers(resource).map(str::to_owned).collect(),
             is_over: has_ended || is_deleting && never_starts || is_let_go,
             has_finalizer: has_finalizer(resource, FINALIZER_RESOURCE),
         }
@@ -462,6 +474,7 @@ impl Action {
                 condition,
                 at: None,
             },
+            undone: Undone::default(),
             form: StatusForm::Full,
             object: Arc::new(object),
         })
@@ -475,6 +488,11 @@ impl Action {
     /// The current attempt, from 1.
     pub fn attempt(&self) -> u32 {
         self.status.attempts.max(1)
+    }
+
+    /// When its deletion was asked for.
+    pub fn deleted_at(&self) -> Option<Timestamp> {
+        deleted_at(&self.object)
     }
 
     /// When it was created.
@@ -540,13 +558,23 @@ pub(crate) fn address(resource: Resource, object: &Value) -> ObjectRef {
 }
 
 fn has_finalizer(object: &Value, finalizer: &str) -> bool {
-    let finalizers = object["metadata"]["finalizers"].as_array();
-    finalizers.is_some_and(|finalizers| finalizers.iter().any(|it| it == finalizer))
+    finalizers(object).any(|it| it == finalizer)
 }
 
 /// Whether no finalizer but ours holds an object that is being deleted.
 fn has_no_other_finalizer(object: &Value) -> bool {
+    finalizers(object).all(|it| it == FINALIZER_RESOURCE)
+}
+
+fn finalizers(object: &Value) -> impl Iterator<Item = &str> {
     let finalizers = object["metadata"]["finalizers"].as_array();
-    let mut finalizers = finalizers.into_iter().flatten();
-    finalizers.all(|it| it == FINALIZER_RESOURCE)
+    finalizers.into_iter().flatten().filter_map(Value::as_str)
+}
+
+/// When the deletion of an object was asked for: its timestamp is the end of the grace period.
+fn deleted_at(object: &Value) -> Option<Timestamp> {
+    let metadata = &object["metadata"];
+    let at: Timestamp = metadata["deletionTimestamp"].as_str()?.parse().ok()?;
+    let grace = metadata["deletionGracePeriodSeconds"].as_i64().unwrap_or(0);
+    at.checked_sub(SignedDuration::from_secs(grace)).ok()
 }

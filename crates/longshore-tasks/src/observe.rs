@@ -174,8 +174,9 @@ impl Observer {
             action.asked = answers.ids();
             action.reported = answers.reported();
             action.unanswered = answers.unanswered();
-            action.said.at = facts.said_at;
         }
+        action.said.at = facts.said_at;
+        action.undone = facts.undone.clone();
         action.form = facts.form;
         let children = if has_work && !matches!(action.work, Work::Remote(_)) {
             Some(self.load_children(&action, &facts).await)

@@ -1,28 +1,32 @@
 //! What holds an action is in its status: a foreign system that has not answered or has refused, or an API server that
-//! makes no resource for it. The condition Waiting says who, and in whose words; an Event says so once.
+//! does not do what it is asked to. The condition Waiting says who, and in whose words; an Event says so once.
 //!
 //! The status is written upon what is on record, without a report: the events service may be what holds the action. Each
-//! other write removes the condition.
+//! other write removes the condition. Where the API server takes no status, an Event alone says it.
+//!
+//! A request that failed holds the action if this plan sends it again: what was done meanwhile is not said.
 
 use std::time::Duration;
 
 use jiff::Timestamp;
 use longshore_api::flyte::{
-    CONDITION_PROGRESSING, CONDITION_WAITING, REASON_NOT_ANSWERED, REASON_NOT_SENT, REASON_REFUSED,
-    TaskActionStatus,
+    CONDITION_PROGRESSING, CONDITION_WAITING, REASON_NAME_TAKEN, REASON_NOT_ANSWERED,
+    REASON_NOT_SEEN, REASON_NOT_SENT, REASON_REFUSED, REASON_STATUS_NOT_WRITTEN, TaskActionStatus,
 };
-use longshore_core::{Action as Do, Next, Plan};
-use longshore_kit::WaitsFor;
+use longshore_core::{Action as Do, Next, Plan, Unknown};
+use longshore_kit::{Change, WaitsFor};
 
-use super::{ActionPlan, Round, Step, cached::Attempt};
+use super::{
+    ActionPlan, LOOK_AGAIN, Round, Step,
+    cached::Attempt,
+    undone::{self, SAID_AFTER},
+};
 use crate::{
-    model::{CreateFailure, StatusForm, Unanswered, Work},
+    model::{Action, Belongs, CreateFailure, Fact, Refused, StatusForm, Unanswered, Work},
     questions::TaskQuestion,
     status,
 };
 
-/// An action is held for so long before its status says so.
-const SAID_AFTER: Duration = Duration::from_secs(5);
 /// From one change of the words to the next, at least; later half of the time that the action is held.
 const SAID_AGAIN: Duration = Duration::from_secs(30);
 /// By so many bytes of its beginning a text is found in another one, which may have been shortened.
@@ -33,49 +37,79 @@ struct Hold {
     since: Timestamp,
     reason: &'static str,
     words: String,
-    /// Whether it is the API server that makes no resource: what a plan does after its create is not done.
-    is_create: bool,
+    /// Whether no record of the plan is written before what holds it.
+    is_first: bool,
+    /// Whether nobody has to wait to see whether it passes.
+    is_final: bool,
+}
+
+impl Hold {
+    /// For how long the action is held before it says so.
+    fn patience(&self) -> Duration {
+        if self.is_final {
+            Duration::ZERO
+        } else {
+            SAID_AFTER
+        }
+    }
+
+    /// From one change of the words to the next.
+    fn pause(&self, round: &Round<'_>) -> Duration {
+        SAID_AGAIN.max(round.since(self.since) / 2)
+    }
+
+    /// The status on record, with what holds the action.
+    fn status(&self, action: &Action) -> TaskActionStatus {
+        let mut status = action.status.clone();
+        let (kind, words) = (CONDITION_WAITING, &self.words);
+        status::set(&mut status, kind, true, self.reason, words, self.since);
+        status
+    }
 }
 
 /// The same plan, or first one that writes what holds the action.
 pub(super) fn say(round: &Round<'_>, mut plan: ActionPlan) -> ActionPlan {
     let action = round.action;
-    if action.status.is_terminal() || action.form == StatusForm::Unwritable {
+    if is_silent(action) {
         return plan;
     }
-    let said = &action.said;
-    let Some(hold) = hold(round) else {
-        let is_over = said.condition.is_some() && !plan.actions.iter().any(leads_on);
-        if is_over {
-            plan.actions.insert(0, round.record(action.status.clone()));
-        }
+    let hold = hold(round, &plan);
+    if let Some(refused) = &action.undone.status {
+        return tell(round, hold, refused, plan);
+    }
+    if let Some(hold) = hold {
+        return write(round, &hold, plan);
+    }
+    let is_over = action.said.condition.is_some() && !plan.actions.iter().any(leads_on);
+    if is_over {
+        plan.actions.insert(0, round.record(action.status.clone()));
+    }
+    plan
+}
+
+/// The plan where what the action has made cannot be read: nothing is done but to say so.
+pub(super) fn blind(round: &Round<'_>, why: &Unknown) -> ActionPlan {
+    let (action, plan) = (round.action, Plan::after(LOOK_AGAIN));
+    if is_silent(action) {
         return plan;
+    }
+    let Some(since) = action.undone.unread_since else {
+        let note = round.note(Fact::Unread(Some(round.exactly)));
+        let actions = vec![note];
+        return Plan { actions, ..plan };
     };
-    let held = round.since(hold.since);
-    let again = SAID_AGAIN.max(held / 2);
-    let wait = match (&said.condition, said.at) {
-        (Some(condition), _) if condition.message == hold.words => return plan,
-        (Some(_), Some(at)) => again.saturating_sub(round.since(at)),
-        (Some(_), None) | (None, _) => SAID_AFTER.saturating_sub(held),
+    let hold = Hold {
+        since,
+        reason: REASON_NOT_SEEN,
+        words: action
+            .form
+            .text(format!("what it has made is not seen: {why}")),
+        is_first: true,
+        is_final: false,
     };
-    let writes = |step: &Step| matches!(step, Do::Persist(_));
-    if !hold.is_create && plan.actions.iter().any(writes) {
-        plan.next = plan.next.min(Next::After(SAID_AFTER));
-        return plan;
-    }
-    if !wait.is_zero() {
-        plan.next = plan.next.min(Next::After(wait));
-        return plan;
-    }
-    let mut status: TaskActionStatus = action.status.clone();
-    let (kind, words) = (CONDITION_WAITING, &hold.words);
-    status::set(&mut status, kind, true, hold.reason, words, hold.since);
-    let warning = round.warn(hold.reason, hold.words.clone());
-    let is_first = said.condition.is_none();
-    let steps = [Some(round.record(status)), is_first.then_some(warning)];
-    Plan {
-        actions: steps.into_iter().flatten().collect(),
-        ..Plan::after(Duration::ZERO)
+    match &action.undone.status {
+        Some(refused) => tell(round, Some(hold), refused, plan),
+        None => write(round, &hold, plan),
     }
 }
 
@@ -87,16 +121,96 @@ pub(super) fn look_again(mut plan: ActionPlan) -> ActionPlan {
     plan
 }
 
+/// Whether the status of an action says nothing more.
+fn is_silent(action: &Action) -> bool {
+    action.status.is_terminal() || action.form == StatusForm::Unwritable
+}
+
+/// The same plan, or first one that writes what holds the action.
+fn write(round: &Round<'_>, hold: &Hold, mut plan: ActionPlan) -> ActionPlan {
+    let said = &round.action.said;
+    let wait = match (&said.condition, said.at) {
+        (Some(condition), _) if condition.message == hold.words => return plan,
+        (Some(_), Some(at)) => hold.pause(round).saturating_sub(round.since(at)),
+        (Some(_), None) | (None, _) => hold.patience().saturating_sub(round.since(hold.since)),
+    };
+    if !hold.is_first && plan.actions.iter().any(is_record) {
+        plan.next = plan.next.min(Next::After(SAID_AFTER));
+        return plan;
+    }
+    if !wait.is_zero() {
+        plan.next = plan.next.min(Next::After(wait));
+        return plan;
+    }
+    let record = round.record(hold.status(round.action));
+    let is_first = said.condition.is_none();
+    let warning = is_first.then(|| round.warn(hold.reason, hold.words.clone()));
+    Plan {
+        actions: [Some(record), warning].into_iter().flatten().collect(),
+        ..Plan::after(Duration::ZERO)
+    }
+}
+
+/// The same plan where the API server takes no status: it begins with an Event that says what holds the action.
+fn tell(
+    round: &Round<'_>,
+    hold: Option<Hold>,
+    refused: &Refused,
+    mut plan: ActionPlan,
+) -> ActionPlan {
+    let action = round.action;
+    let has_record = plan.actions.iter().any(is_record);
+    let of_status = || Hold {
+        since: refused.since,
+        reason: REASON_STATUS_NOT_WRITTEN,
+        words: undone::of_status(&refused.why.why),
+        is_first: true,
+        is_final: refused.why.is_final,
+    };
+    let Some(hold) = hold.or_else(|| has_record.then(of_status)) else {
+        return plan;
+    };
+    let wait = match action.undone.told_at {
+        Some(at) => hold.pause(round).saturating_sub(round.since(at)),
+        None => hold.patience().saturating_sub(round.since(hold.since)),
+    };
+    if !wait.is_zero() {
+        plan.next = plan.next.min(Next::After(wait));
+        return plan;
+    }
+    let told = round.note(Fact::Told(round.exactly));
+    let warning = round.warn(hold.reason, hold.words.clone());
+    if has_record || action.undone.told_at.is_none() {
+        plan.actions.splice(0..0, [told, warning]);
+        return plan;
+    }
+    // Only a status that is written shows that the API server takes one again.
+    let record = round.record(hold.status(action));
+    Plan {
+        actions: vec![told, warning, record],
+        ..Plan::after(Duration::ZERO)
+    }
+}
+
+fn is_record(step: &Step) -> bool {
+    matches!(step, Do::Persist(_))
+}
+
 /// Whether the next round, or another one soon, writes a status anyway.
 fn leads_on(step: &Step) -> bool {
     matches!(
         step,
-        Do::Persist(_) | Do::Ask(_) | Do::Create(_) | Do::RemoveFinalizer { .. }
+        Do::Persist(_)
+            | Do::Ask(_)
+            | Do::Create(_)
+            | Do::Delete(_)
+            | Do::EnsureFinalizer { .. }
+            | Do::RemoveFinalizer { .. }
     )
 }
 
-/// What holds the action for the longest time.
-fn hold(round: &Round<'_>) -> Option<Hold> {
+/// What holds the action for the longest time, apart from its status.
+fn hold(round: &Round<'_>, plan: &ActionPlan) -> Option<Hold> {
     let action = round.action;
     let is_launched = match &action.work {
         Work::Task(task) => task.is_launched(round),
@@ -109,6 +223,8 @@ fn hold(round: &Round<'_>) -> Option<Hold> {
         .filter_map(|it| of_question(round, it));
     let hold = asked
         .chain(of_create(round))
+        .chain(of_change(round, plan))
+        .chain(of_name(round))
         .min_by_key(|hold| hold.since)?;
     Some(Hold {
         words: action.form.text(hold.words),
@@ -154,7 +270,8 @@ fn of_question(round: &Round<'_>, unanswered: &Unanswered) -> Option<Hold> {
         since: *since,
         reason,
         words,
-        is_create: false,
+        is_first: false,
+        is_final: false,
     })
 }
 
@@ -175,6 +292,53 @@ fn of_create(round: &Round<'_>) -> Option<Hold> {
         since: blocked.since,
         reason: REASON_REFUSED,
         words,
-        is_create: true,
+        is_first: true,
+        is_final: false,
+    })
+}
+
+/// The API server that does not make a change which the plan has.
+fn of_change(round: &Round<'_>, plan: &ActionPlan) -> Option<Hold> {
+    let (change, refused) = round.action.undone.change.as_ref()?;
+    let is_it = |step: &Step| Change::of(step).as_ref() == Some(change);
+    let at = plan.actions.iter().position(is_it)?;
+    let record = plan.actions.iter().position(is_record);
+    Some(Hold {
+        since: refused.since,
+        reason: REASON_REFUSED,
+        words: undone::of_change(change, &refused.why.why),
+        is_first: record.is_none_or(|record| at < record),
+        is_final: refused.why.is_final,
+    })
+}
+
+/// What has the name of the next resource, and is being deleted.
+fn of_name(round: &Round<'_>) -> Option<Hold> {
+    let action = round.action;
+    let Work::Task(task) = &action.work else {
+        return None;
+    };
+    let is_to_come = task.is_not_started() && action.has_finalizer && !action.is_deleting;
+    let child = action.children.current.present()?;
+    let is_in_the_way = is_to_come && child.belongs != Belongs::ToThisLaunch;
+    let deleted_at = child.deleted_at.filter(|_| is_in_the_way)?;
+    // The action has waited since its last step, but not for what was not being deleted then.
+    let last = action.status.phase_history.last();
+    let begun_at = last
+        .map(|entry| entry.occurred_at)
+        .or_else(|| action.created_at());
+    let held_by = match child.finalizers.join(", ") {
+        none if none.is_empty() => String::new(),
+        names => format!("; its finalizers: {names}"),
+    };
+    Some(Hold {
+        since: begun_at.map_or(deleted_at, |begun_at| begun_at.max(deleted_at)),
+        reason: REASON_NAME_TAKEN,
+        words: format!(
+            "{} has the name of its resource and is being deleted{held_by}",
+            child.target
+        ),
+        is_first: true,
+        is_final: false,
     })
 }

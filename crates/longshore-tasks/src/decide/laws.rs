@@ -4,9 +4,12 @@ use std::{sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use jiff::Timestamp;
-use longshore_api::{flyte::TaskActionStatus, tasks::ANNOTATION_LAUNCH};
-use longshore_core::{Action as Do, Asked, NoAnswer, QuestionId, Resource, Seen};
-use longshore_kit::Answers;
+use longshore_api::{
+    flyte::{CONDITION_WAITING, REASON_NOT_SEEN, TaskActionStatus},
+    tasks::ANNOTATION_LAUNCH,
+};
+use longshore_core::{Action as Do, Asked, NoAnswer, ObjectRef, QuestionId, Resource, Seen};
+use longshore_kit::{Answers, Change, NotDone, Verb};
 use longshore_plugins::{
     AbortBehavior, BuildError, ErrorKind, HeadPod, K8sConfig, Phase, PhaseInfo, Plugin, TaskContext,
 };
@@ -26,7 +29,10 @@ use crate::{
     config::Policy,
     data::Outcome,
     facts::Facts,
-    model::{Abort, Action, ActionKey, Children, LaunchId, Note, SlotState, StatusForm, Work},
+    model::{
+        Abort, Action, ActionKey, Children, Fact, LaunchId, Note, Refused, SlotState, StatusForm,
+        Undone, Work,
+    },
     observe::{Loaded, LoadedAction, LoadedChildren},
     questions::{Holder, Report, TaskQuestion},
 };
@@ -35,7 +41,7 @@ longshore_test::reads! {
     Observed { now, action }
     Action {
         target, object, spec, status, is_deleting, has_finalizer, work, children, asked, reported,
-        unanswered, said, form
+        unanswered, said, undone, form
     }
     Abort { behavior, object, refused }
     Children { current, earlier, newly_gone, abort }
@@ -56,14 +62,33 @@ impl Decider for Decisions {
         decide(&Policy::default(), &K8sConfig::default(), observed)
     }
 
-    /// At most: three notes, reports of up to four phases, record, a warning that it is too large, labels, the removal of the
-    /// resource, the cache's two parts, and the answers that are used up.
+    /// At most: five notes, what holds it, reports of up to four phases, record, a warning that it is too large, labels, the
+    /// removal of the resource, the cache's two parts, and the answers that are used up.
     fn max_actions(&self) -> usize {
-        13 + ASKED.len()
+        16 + ASKED.len()
     }
 
     fn reads(&self, observed: &Observed) -> Result<Vec<Read<Observed>>, String> {
         all_reads(observed)
+    }
+
+    /// What cannot be seen is noted, and said.
+    fn is_allowed_blind(&self, action: &Do<Record, Note, TaskQuestion>) -> bool {
+        match action {
+            Do::Call(note) => matches!(note.fact, Fact::Unread(Some(_)) | Fact::Told(_)),
+            Do::Persist(record) => {
+                let said = record.status.condition(CONDITION_WAITING);
+                said.is_some_and(|said| said.reason == REASON_NOT_SEEN)
+            }
+            Do::Announce(announcement) => announcement.reason == REASON_NOT_SEEN,
+            Do::EnsureFinalizer { .. }
+            | Do::Create(_)
+            | Do::Patch(_)
+            | Do::Delete(_)
+            | Do::Ask(_)
+            | Do::Used(_)
+            | Do::RemoveFinalizer { .. } => false,
+        }
     }
 
     fn leaves_terminal(&self, observed: &Observed, record: &Record) -> bool {
@@ -232,6 +257,37 @@ fn report_of(reported: &Asked<bool>, status: &TaskActionStatus) -> Asked<Arc<Rep
     }
 }
 
+/// What the API server may not do, for up to a minute.
+fn undone() -> impl Strategy<Value = Undone> {
+    let since = || prop::option::of(0..60_i64);
+    let verbs = vec![Verb::Delete, Verb::EnsureFinalizer, Verb::RemoveFinalizer];
+    let verb = prop::sample::select(verbs);
+    let parts = (since(), since(), since(), since(), verb, any::<bool>());
+    parts.prop_map(|(status, change, unread, told, verb, is_final)| {
+        let refused = |ago| Refused {
+            since: at(ago),
+            why: NotDone {
+                why: "no".to_owned(),
+                is_final,
+            },
+        };
+        let action = action().action.target;
+        let pod = ObjectRef {
+            resource: Resource::POD,
+            name: "r-a-0".to_owned(),
+            uid: Some("pod".to_owned()),
+            ..action.clone()
+        };
+        let target = if verb == Verb::Delete { pod } else { action };
+        Undone {
+            status: status.map(refused),
+            change: change.map(|ago| (Change { verb, target }, refused(ago))),
+            unread_since: unread.map(at),
+            told_at: told.map(at),
+        }
+    })
+}
+
 fn observations() -> impl Strategy<Value = Observed> {
     let published = prop::option::of((phases(), 0..4_u32));
     let flags = (any::<bool>(), any::<bool>(), any::<bool>());
@@ -240,7 +296,7 @@ fn observations() -> impl Strategy<Value = Observed> {
         prop::option::of((phases(), prop::option::of((phases(), 0..2000_i64)))),
         1..3_u32,
         flags,
-        (0..4_u32, caches(), outcomes(), asked(vec![()])),
+        (0..4_u32, caches(), outcomes(), asked(vec![()]), undone()),
         asked(vec![true, false]),
         prop::sample::select(vec![
             StatusForm::Full,
@@ -254,7 +310,7 @@ fn observations() -> impl Strategy<Value = Observed> {
                 pod,
                 max_attempts,
                 (deleting, finalizer, has_directory),
-                (n_failures, cache, outcome, directory),
+                (n_failures, cache, outcome, directory, undone),
                 reported,
                 form,
             )| {
@@ -264,6 +320,7 @@ fn observations() -> impl Strategy<Value = Observed> {
                     it.action.is_deleting = deleting;
                     it.action.has_finalizer = finalizer;
                     it.action.form = form;
+                    it.action.undone = undone;
                     it.cache = cache;
                 });
                 if let Some((info, version)) = published {
@@ -359,6 +416,10 @@ impl Decider for Rounds {
 
     fn reads(&self, observed: &LoadedAction) -> Result<Vec<Read<LoadedAction>>, String> {
         all_reads(observed)
+    }
+
+    fn is_allowed_blind(&self, action: &Do<Record, Note, TaskQuestion>) -> bool {
+        Decisions.is_allowed_blind(action)
     }
 
     fn leaves_terminal(&self, observed: &LoadedAction, record: &Record) -> bool {

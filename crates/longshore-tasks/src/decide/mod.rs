@@ -30,9 +30,10 @@
 //! Each file has a part: [`cached`] looks into the cache first, [`attempt`] launches and checks, [`failure`] retries or
 //! gives up, [`merge`] says when a change is written, [`publish`] writes it, [`outcome`] is about what attempts leave
 //! behind, [`remote`] is for tasks without a resource, [`report`] sends events before the status is written, [`hold`]
-//! writes what holds the action, [`too_large`] is about statuses that are too large, [`timeout`] limits how long an attempt
-//! runs, and [`delete`], [`condition`] and [`ended`] are for actions that are being deleted, wait for a person, or have
-//! ended. [`abort`] is for plugins whose resources are not just deleted with their action.
+//! writes what holds the action, [`undone`] has the words for what the API server does not do, [`too_large`] is about
+//! statuses that are too large, [`timeout`] limits how long an attempt runs, and [`delete`], [`condition`] and [`ended`]
+//! are for actions that are being deleted, wait for a person, or have ended. [`abort`] is for plugins whose resources are
+//! not just deleted with their action.
 
 mod abort;
 mod attempt;
@@ -49,6 +50,7 @@ mod remote;
 mod report;
 mod timeout;
 mod too_large;
+pub(crate) mod undone;
 
 pub(crate) use cached::may_begin;
 pub(crate) use merge::pending;
@@ -123,13 +125,19 @@ fn of_observed(policy: &Policy, config: &K8sConfig, observed: &Observed) -> Acti
         action,
     };
     let children = &action.children;
-    let aborted = children.abort.as_ref().map(|abort| &abort.object);
-    if children.current.is_unknown() || aborted.is_some_and(Seen::is_unknown) {
-        return Plan::after(LOOK_AGAIN);
+    if let Seen::Unknown(why) = &children.current {
+        return hold::blind(&round, why);
+    }
+    if let Some(Seen::Unknown(why)) = children.abort.as_ref().map(|abort| &abort.object) {
+        return hold::blind(&round, why);
     }
     let mut plan = too_large::say(&round, hold::say(&round, of_action(&round)));
     let gone = action.children.newly_gone.clone().map(Fact::Gone);
-    plan.actions.splice(0..0, gone.map(|fact| round.note(fact)));
+    let is_seen_again = action.undone.unread_since.is_some();
+    let seen = is_seen_again.then_some(Fact::Unread(None));
+    let notes = gone.into_iter().chain(seen);
+    let notes = notes.map(|fact| round.note(fact));
+    plan.actions.splice(0..0, notes);
     plan
 }
 

@@ -195,7 +195,7 @@ fn somebody_elses_resource_is_waited_for() {
                 pod["metadata"]["annotations"][ANNOTATION_LAUNCH] = json!("u/1/5");
                 pod["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
             }),
-            "after 10s",
+            "after 5s",
         ),
         (
             "of upstream, and ours",
@@ -389,7 +389,7 @@ fn failures_lead_to_the_next_attempt_the_next_launch_or_the_end() {
             running().with(|it| {
                 it.action.children.current = Seen::unknown(UnknownCause::Unreachable, "no answer")
             }),
-            "after 1s",
+            "note that it is not seen; after 1s",
         ),
         (
             "never starts",
@@ -478,7 +478,7 @@ fn an_action_goes_when_nothing_of_it_runs() {
             running().with(|it| {
                 it.action.children.current = Seen::unknown(UnknownCause::Unreachable, "no answer")
             }),
-            "after 1s",
+            "note that it is not seen; after 1s",
         ),
     ]);
 }

@@ -10,6 +10,7 @@
 mod cache;
 mod connectors;
 mod flyte_sdk;
+mod held;
 mod large;
 mod laws;
 mod operators;

@@ -231,23 +231,25 @@ async fn said(world: &World, name: &str) -> String {
 }
 
 /// What the action `name` says of who holds it, within ten seconds; the same is in an Event.
-async fn said_in_time(world: &World, name: &str) -> String {
+pub(crate) async fn said_in_time(world: &World, name: &str) -> String {
     let said = timeout(Duration::from_secs(10), said(world, name));
     let said = said.await.unwrap();
-    let events: Api<Event> = Api::namespaced(world.place.client(), world.place.namespace());
-    let is_told = async {
-        loop {
-            let list = events.list(&ListParams::default()).await.unwrap();
-            let mut notes = list.items.iter().map(|event| event.note.as_ref());
-            if notes.any(|note| note == Some(&said)) {
-                return;
-            }
-            sleep(Duration::from_millis(100)).await;
-        }
-    };
-    let told = timeout(Duration::from_secs(1), is_told);
+    let told = timeout(Duration::from_secs(1), is_told(world, &said));
     assert!(told.await.is_ok(), "no Event says so");
     said
+}
+
+/// Waits for an Event that says this.
+pub(crate) async fn is_told(world: &World, words: &str) {
+    let events: Api<Event> = Api::namespaced(world.place.client(), world.place.namespace());
+    loop {
+        let list = events.list(&ListParams::default()).await.unwrap();
+        let mut notes = list.items.iter().map(|event| event.note.as_deref());
+        if notes.any(|note| note == Some(words)) {
+            return;
+        }
+        sleep(Duration::from_millis(100)).await;
+    }
 }
 
 #[tokio::test(start_paused = true)]

@@ -25,7 +25,10 @@ use super::{
 };
 use crate::place::Place;
 
-/// A rule about creates, or about the size of writes.
+/// What a webhook says that refuses.
+pub const DENIED: &str = "denied by the webhook";
+
+/// A rule about requests, or about the size of writes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Rule {
     /// None of this resource, which is the plural name: 403.
@@ -45,6 +48,15 @@ pub enum Rule {
         resource: &'static str,
         /// The most bytes of a request.
         max_bytes: usize,
+    },
+    /// No request with this verb about this resource: this status, with the message [`DENIED`].
+    Refuses {
+        /// The verb, as `patch`.
+        verb: &'static str,
+        /// The plural name, with a subresource as `pods/status`.
+        resource: &'static str,
+        /// The status of the answer.
+        code: u16,
     },
 }
 
@@ -107,9 +119,26 @@ impl Admission {
             Rule::Forbidden(_)
             | Rule::PodQuota(_)
             | Rule::BusyAtFirst { .. }
-            | Rule::AtMost { .. } => None,
+            | Rule::AtMost { .. }
+            | Rule::Refuses { .. } => None,
         });
         limits.find(|max_bytes| n_bytes > *max_bytes)
+    }
+
+    /// The status with which a request is refused, whatever is in it.
+    fn denied(&self, asked: &Asked) -> Option<u16> {
+        self.shared.rules.iter().find_map(|rule| match *rule {
+            Rule::Refuses {
+                verb,
+                resource,
+                code,
+            } if verb == asked.verb && resource == asked.resource => Some(code),
+            Rule::Forbidden(_)
+            | Rule::PodQuota(_)
+            | Rule::BusyAtFirst { .. }
+            | Rule::AtMost { .. }
+            | Rule::Refuses { .. } => None,
+        })
     }
 
     async fn refusal(&self, resource: &str, place: &Place) -> Option<Refused> {
@@ -131,7 +160,8 @@ impl Admission {
                 Rule::Forbidden(_)
                 | Rule::PodQuota(_)
                 | Rule::BusyAtFirst { .. }
-                | Rule::AtMost { .. } => None,
+                | Rule::AtMost { .. }
+                | Rule::Refuses { .. } => None,
             };
             if refused.is_some() {
                 return refused;
@@ -175,6 +205,14 @@ impl Service<Request<Body>> for Admitting {
         let Self { admission, place } = self.clone();
         Box::pin(async move {
             let asked = Asked::of(request.method(), request.uri());
+            if let Some(code) = admission.denied(&asked) {
+                let reason = if code == 403 {
+                    "Forbidden"
+                } else {
+                    "InternalError"
+                };
+                return status(code, reason, DENIED, 0);
+            }
             let (parts, body) = request.into_parts();
             let body = body.collect().await?.to_bytes();
             if let Some(limit) = admission.exceeded(&asked.resource, body.len()) {

@@ -38,7 +38,7 @@ use std::{
 
 use tokio::{sync::watch as channel, time::Instant};
 
-pub use admission::{Admission, Admitting, Rule};
+pub use admission::{Admission, Admitting, DENIED, Rule};
 pub use layer::{FaultBody, FaultLayer, FaultService};
 pub(crate) use plan::is_read;
 pub use plan::{Fault, FaultPlan, Lot, Point, Refusal, WatchFault, faults_for};

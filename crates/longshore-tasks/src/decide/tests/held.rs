@@ -2,10 +2,11 @@
 
 use jiff::SignedDuration;
 use longshore_api::flyte::{CONDITION_WAITING, Condition};
-use longshore_kit::WaitsFor;
+use longshore_core::Asked;
+use longshore_kit::{Change, NotDone, Verb, WaitsFor};
 
 use super::*;
-use crate::model::{Said, StatusForm, Unanswered};
+use crate::model::{Refused, Said, StatusForm, Unanswered};
 
 fn ago(seconds: i64) -> Timestamp {
     EPOCH - SignedDuration::from_secs(seconds)
@@ -218,4 +219,258 @@ fn words_that_are_written_in_short_are_not_written_again() {
     // Not in a hot loop.
     let unwritable = refused(StatusForm::Unwritable);
     assert_eq!(said(&unwritable), "read inputs; await");
+}
+
+/// Refused for so many seconds.
+fn refused(seconds: i64, is_final: bool) -> Refused {
+    let why = "denied".to_owned();
+    Refused {
+        since: ago(seconds),
+        why: NotDone { why, is_final },
+    }
+}
+
+impl World {
+    /// The API server does not make this change of the action, or of its pod.
+    fn unchanged(self, verb: Verb, refused: Refused) -> Self {
+        self.with(|it| {
+            let action = it.action.target.clone();
+            let target = match verb {
+                Verb::Delete => ObjectRef {
+                    resource: Resource::POD,
+                    name: "r-a-0".to_owned(),
+                    uid: Some("pod".to_owned()),
+                    ..action
+                },
+                Verb::Patch | Verb::EnsureFinalizer | Verb::RemoveFinalizer => action,
+            };
+            it.action.undone.change = Some((Change { verb, target }, refused));
+        })
+    }
+
+    /// The API server takes no status, and an Event has said so before so many seconds.
+    fn unwritten(self, refused: Refused, told: Option<i64>) -> Self {
+        self.with(|it| {
+            it.action.undone.status = Some(refused);
+            it.action.undone.told_at = told.map(ago);
+        })
+    }
+}
+
+/// What is decided once the run service has acknowledged the events.
+fn acknowledged(world: &World) -> ActionPlan {
+    let policy = Policy::default();
+    let mut observed = world.observed();
+    let first = of_observed(&policy, &world.config, &observed);
+    let told = first.actions.iter().find_map(world::report_of);
+    if let (Some(told), Seen::Present(action)) = (told, &mut observed.action) {
+        action.reported = Asked::Answered {
+            at: EPOCH,
+            answer: Arc::clone(told),
+        };
+    }
+    of_observed(&policy, &world.config, &observed)
+}
+
+#[test]
+fn a_change_that_the_api_server_does_not_make_is_said_before_it_is_tried_again() {
+    let new = || action().with(|it| it.action.has_finalizer = false);
+    let stopping = || action().started(Phase::Running, 1, "").deleting();
+    let running = || stopping().pod(of(Phase::Running));
+    let not_added = "the finalizer of TaskAction flyte/r-a is not added: denied";
+    for (name, world, expected) in [
+        (
+            "a finalizer, for a moment",
+            new().unchanged(Verb::EnsureFinalizer, refused(1, false)),
+            "finalizer; after 0ns",
+        ),
+        (
+            "a finalizer",
+            new().unchanged(Verb::EnsureFinalizer, refused(5, false)),
+            "Refused: the finalizer of TaskAction flyte/r-a is not added: denied; \
+             persist .0 of 0 (nothing started); warn Refused; after 0ns",
+        ),
+        (
+            "a finalizer, and said",
+            new()
+                .unchanged(Verb::EnsureFinalizer, refused(6, false))
+                .said(not_added, 1, true),
+            "finalizer; after 0ns",
+        ),
+        (
+            "a delete, for good",
+            running().unchanged(Verb::Delete, refused(0, true)),
+            "Refused: Pod flyte/r-a-0 is not deleted: denied; persist Running.1 of 1; warn Refused; \
+             after 0ns",
+        ),
+        (
+            "a delete that is done meanwhile",
+            stopping().unchanged(Verb::Delete, refused(60, true)),
+            "report ABORTED.0 of 1; release r-a; await",
+        ),
+    ] {
+        assert_eq!(said(&world), expected, "{name}");
+    }
+}
+
+#[test]
+fn where_no_status_is_taken_an_event_says_it() {
+    let queued = "create r-a-0 as u/1/0; report QUEUED.0 of 1; persist Queued.0 of 1; after";
+    let told = "note that it is told; warn";
+    let silent = || waiting().unanswered("store_inputs", 60, None);
+    for (name, world, expected) in [
+        (
+            "said",
+            action().unwritten(refused(20, false), Some(15)),
+            format!("{queued} 10s"),
+        ),
+        (
+            "something else",
+            silent().unwritten(refused(55, false), None),
+            format!("{told} NotAnswered; read inputs; await"),
+        ),
+        (
+            "something else, and said",
+            silent().unwritten(refused(55, false), Some(10)),
+            "read inputs; after 20s".to_owned(),
+        ),
+        (
+            "something else, said long ago: whether a status is taken now is tried",
+            silent().unwritten(refused(55, false), Some(30)),
+            format!(
+                "NotAnswered: the store of s3://b/in has not answered for 60 s; {told} NotAnswered; \
+                 persist .0 of 0 (nothing started); after 0ns"
+            ),
+        ),
+    ] {
+        assert_eq!(said(&world), expected, "{name}");
+    }
+}
+
+#[test]
+fn a_status_that_is_not_taken_is_said_with_the_write_that_is_tried_again() {
+    let queued = action().started(Phase::Queued, 0, "");
+    let queued = queued.pod(of(Phase::Running));
+    for (name, refused, told, expected) in [
+        ("for a moment", refused(1, false), None, None),
+        (
+            "then",
+            refused(5, false),
+            None,
+            Some("its status is not written: denied"),
+        ),
+        (
+            "for good",
+            refused(0, true),
+            None,
+            Some("its status is not written: denied"),
+        ),
+        ("said", refused(20, false), Some(15), None),
+        (
+            "said long ago",
+            refused(40, false),
+            Some(30),
+            Some("its status is not written: denied"),
+        ),
+    ] {
+        let plan = acknowledged(&queued.clone().unwritten(refused, told));
+        let said = plan.actions.iter().find_map(|step| {
+            if let Do::Announce(announcement) = step {
+                Some(announcement.note.as_str())
+            } else {
+                None
+            }
+        });
+        assert_eq!(said, expected, "{name}");
+        let is_record = |step: &Step| matches!(step, Do::Persist(_));
+        assert!(plan.actions.iter().any(is_record), "{name}");
+    }
+}
+
+#[test]
+fn what_cannot_be_seen_is_said_and_nothing_is_done() {
+    let unseen = |seconds: Option<i64>| {
+        let running = action().started(Phase::Running, 0, "");
+        running.with(|it| {
+            it.action.children.current = Seen::unknown(UnknownCause::Forbidden, "get: denied");
+            it.action.undone.unread_since = seconds.map(ago);
+        })
+    };
+    let words = "what it has made is not seen: get: denied";
+    for (name, world, expected) in [
+        (
+            "at first",
+            unseen(None),
+            "note that it is not seen; after 1s".to_owned(),
+        ),
+        ("for a moment", unseen(Some(1)), "after 1s".to_owned()),
+        (
+            "then",
+            unseen(Some(5)),
+            format!("NotSeen: {words}; persist Running.0 of 1; warn NotSeen; after 0ns"),
+        ),
+        (
+            "said",
+            unseen(Some(6)).said(words, 1, true),
+            "after 1s".to_owned(),
+        ),
+        (
+            "where no status is taken",
+            unseen(Some(6)).unwritten(refused(3, false), None),
+            "note that it is told; warn NotSeen; after 1s".to_owned(),
+        ),
+        (
+            "seen again",
+            unseen(Some(6)).pod(of(Phase::Running)).said(words, 1, true),
+            "note that it is seen; persist Running.0 of 1; await".to_owned(),
+        ),
+    ] {
+        assert_eq!(said(&world), expected, "{name}");
+    }
+}
+
+#[test]
+fn a_name_that_is_held_by_what_is_being_deleted_is_said_with_its_finalizers() {
+    // Its grace period began 10 s ago.
+    let held = |launch: &str, finalizers: Value| {
+        let launch = launch.to_owned();
+        action().pod_of(of(Phase::Undefined), move |pod| {
+            let metadata = &mut pod["metadata"];
+            metadata["annotations"][ANNOTATION_LAUNCH] = launch.into();
+            metadata["deletionTimestamp"] = json!("2026-01-01T00:00:20Z");
+            metadata["deletionGracePeriodSeconds"] = json!(30);
+            metadata["finalizers"] = finalizers;
+        })
+    };
+    let words = "Pod flyte/r-a-0 has the name of its resource and is being deleted";
+    let written = "persist .0 of 0 (nothing started); warn NameTaken; after 0ns";
+    for (name, world, expected) in [
+        (
+            "of an earlier action",
+            held("v/1/0", json!(["example.test/a", "example.test/b"])),
+            format!(
+                "NameTaken: {words}; its finalizers: example.test/a, example.test/b; {written}"
+            ),
+        ),
+        (
+            "of the launch before",
+            held("u/1/5", json!([])),
+            format!("NameTaken: {words}; {written}"),
+        ),
+        (
+            "of an earlier action, said",
+            held("v/1/0", json!([])).said(words, 1, true),
+            "after 1s".to_owned(),
+        ),
+        (
+            "for a moment",
+            held("v/1/0", json!([])).with(|it| {
+                let object = Arc::make_mut(&mut it.action.object);
+                object["metadata"]["creationTimestamp"] = json!("2025-12-31T23:59:58Z");
+            }),
+            "after 1s".to_owned(),
+        ),
+    ] {
+        assert_eq!(said(&world), expected, "{name}");
+    }
 }

@@ -216,7 +216,7 @@ fn what_is_to_be_asked_is_remembered_first_and_the_answer_is_waited_for() {
                 it.world.action.children.current =
                     Seen::unknown(UnknownCause::NotListedYet, "no list yet");
             }),
-            "after 1s",
+            "note that it is not seen; after 1s",
         ),
         (
             "answered: the next answer is another one",

@@ -354,6 +354,9 @@ pub(in crate::decide) fn step(step: &Step) -> String {
                     at.as_second() - EPOCH.as_second()
                 )
             }
+            Fact::Unread(Some(_)) => "note that it is not seen".to_owned(),
+            Fact::Unread(None) => "note that it is seen".to_owned(),
+            Fact::Told(_) => "note that it is told".to_owned(),
             fact @ (Fact::Pending(_) | Fact::Head(_) | Fact::Slot(_) | Fact::Gone(_)) => {
                 format!("note {fact:?}")
             }
