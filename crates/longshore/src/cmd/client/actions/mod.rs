@@ -131,7 +131,7 @@ fn get(args: &GetArgs, globals: &Globals) -> Result<Exit, CliError> {
         let actions = Actions::connect(&args.cluster).await?;
         let object = actions.get(&args.name).await?;
         let mut action = Action::of(&object);
-        if !action.is_over {
+        if !action.is_over || action.is_deleting {
             let around = actions
                 .around(&action.name, &action.run, &action.action)
                 .await;

@@ -1,6 +1,9 @@
 //! What a TaskAction waits for, as far as its cluster says. Pure.
 
-use longshore_api::flyte::{CONDITION_WAITING, LABEL_ATTEMPT, REASON_EXECUTING, REASON_PAUSED};
+use longshore_api::flyte::{
+    CONDITION_WAITING, LABEL_ATTEMPT, REASON_EXECUTING, REASON_PAUSED, REASON_REFUSED,
+    REASON_STATUS_NOT_WRITTEN, REASON_STATUS_WRITTEN,
+};
 use longshore_k8s::metadata::is_deleting;
 use serde_json::Value;
 
@@ -15,16 +18,22 @@ pub(super) struct Around {
     pub(super) events: Vec<Value>,
 }
 
-/// What the action waits for; `None` where the action has ended, or runs.
+/// What the action waits for; `None` where the action has ended and stays, or runs.
 pub(super) fn why(object: &Value, action: &Action, around: &Around) -> Option<String> {
-    if action.is_over {
+    if action.is_over && !action.is_deleting {
         return None;
     }
     if let Some(said) = held(object) {
         return Some(said.to_owned());
     }
     if action.is_deleting {
-        return Some(format!("the end of what it made{}", pods_left(around)));
+        return Some(its_end(object, around));
+    }
+    // The status is an old one, then.
+    if action.phase.is_some()
+        && let Some(refused) = unwritten(&around.events)
+    {
+        return Some(format!("the API server: {refused}"));
     }
     match action.phase.as_deref() {
         None => {
@@ -57,6 +66,18 @@ pub(super) fn why(object: &Value, action: &Action, around: &Around) -> Option<St
     Some(message(action, "its resource"))
 }
 
+/// What an action waits for that is being deleted.
+fn its_end(object: &Value, around: &Around) -> String {
+    let refused = newest(&around.events, &[REASON_REFUSED]);
+    let refused = refused.map(|event| format!(" ({})", text(&event["note"])));
+    let refused = refused.unwrap_or_default();
+    let held_by = finalizers(object);
+    if around.pods.is_empty() && !held_by.is_empty() {
+        return format!("whoever is to remove its finalizers: {held_by}{refused}");
+    }
+    format!("the end of what it made{}{refused}", pods_left(around))
+}
+
 /// What its executor says of who holds it.
 fn held(object: &Value) -> Option<&str> {
     let conditions = object["status"]["conditions"].as_array()?;
@@ -82,7 +103,10 @@ fn current<'a>(action: &Action, around: &'a Around) -> Option<&'a Value> {
 fn of_pod(pod: &Value) -> String {
     let name = text(&pod["metadata"]["name"]);
     if is_deleting(pod) {
-        return format!("pod {name} to be gone");
+        return match finalizers(pod) {
+            none if none.is_empty() => format!("pod {name} to be gone"),
+            names => format!("pod {name} to be gone, which its finalizers hold: {names}"),
+        };
     }
     let conditions = pod["status"]["conditions"].as_array();
     let scheduled = conditions.into_iter().flatten();
@@ -126,18 +150,39 @@ fn pods_left(around: &Around) -> String {
     }
 }
 
+fn finalizers(object: &Value) -> String {
+    let finalizers = object["metadata"]["finalizers"].as_array();
+    let finalizers: Vec<&str> = finalizers.into_iter().flatten().map(text).collect();
+    finalizers.join(", ")
+}
+
+/// Why the API server does not take the status, as far as Events say.
+fn unwritten(events: &[Value]) -> Option<&str> {
+    let newest = newest(events, &[REASON_STATUS_NOT_WRITTEN, REASON_STATUS_WRITTEN])?;
+    (newest["reason"] == REASON_STATUS_NOT_WRITTEN).then(|| text(&newest["note"]))
+}
+
+/// The newest Event with one of these reasons.
+fn newest<'a>(events: &'a [Value], reasons: &[&str]) -> Option<&'a Value> {
+    let of_reason = |event: &&Value| reasons.contains(&text(&event["reason"]));
+    events.iter().filter(of_reason).max_by_key(|it| time(it))
+}
+
 /// The text of the newest Event of type Warning.
 fn last_warning(events: &[Value]) -> Option<&str> {
     let warnings = events.iter().filter(|event| event["type"] == "Warning");
-    let newest = warnings.max_by_key(|event| {
-        let last = &event["series"]["lastObservedTime"];
-        text(if last.is_null() {
-            &event["eventTime"]
-        } else {
-            last
-        })
-    });
+    let newest = warnings.max_by_key(|it| time(it));
     newest.map(|event| text(&event["note"]))
+}
+
+/// When what an Event says happened last.
+fn time(event: &Value) -> &str {
+    let last = &event["series"]["lastObservedTime"];
+    text(if last.is_null() {
+        &event["eventTime"]
+    } else {
+        last
+    })
 }
 
 fn text(value: &Value) -> &str {
@@ -286,5 +331,55 @@ mod tests {
         }
         let new = json!({"metadata": {"name": "n"}});
         assert!(asked(&new, vec![], vec![]).starts_with("an executor"));
+    }
+
+    #[test]
+    fn a_status_that_is_not_written_is_told_of_until_one_is() {
+        let event = |reason: &str, second: u32| {
+            let at = format!("2026-11-22T00:00:{second:02}.000000Z");
+            json!({"type": "Warning", "reason": reason, "note": "denied", "eventTime": at})
+        };
+        let not_written = || event("StatusNotWritten", 5);
+        let running = || action("Executing", "PhaseRunning", false);
+        for (events, expected) in [
+            (vec![not_written()], "the API server: denied"),
+            (vec![event("StatusWritten", 6), not_written()], ""),
+            (
+                vec![event("StatusWritten", 4), not_written()],
+                "the API server: denied",
+            ),
+            (vec![event("Refused", 9)], ""),
+        ] {
+            assert_eq!(asked(&running(), vec![], events), expected);
+        }
+        let queued = asked(&queued(), vec![pod("2", json!({}))], vec![not_written()]);
+        assert_eq!(queued, "the API server: denied");
+    }
+
+    #[test]
+    fn what_holds_an_object_that_is_being_deleted_is_named() {
+        let mut ended = action("Completed", "PhaseSuccess", true);
+        let succeeded = json!({"type": "Succeeded", "status": "True", "reason": "Completed", "message": "",
+                               "lastTransitionTime": "2026-11-22T00:00:00Z"});
+        let conditions = ended["status"]["conditions"].as_array_mut().unwrap();
+        conditions.push(succeeded);
+        ended["metadata"]["finalizers"] = json!(["example.test/a", "example.test/b"]);
+        let refused = json!({"type": "Warning", "reason": "Refused", "note": "denied"});
+        let held = "whoever is to remove its finalizers: example.test/a, example.test/b";
+        assert_eq!(asked(&ended, vec![], vec![]), held);
+        assert_eq!(
+            asked(&ended, vec![], vec![refused]),
+            format!("{held} (denied)")
+        );
+        let mut deleted = pod("2", json!({}));
+        deleted["metadata"]["deletionTimestamp"] = "2026-11-22T00:00:01Z".into();
+        let going = asked(&queued(), vec![deleted.clone()], vec![]);
+        assert_eq!(going, "pod r-a0-2 to be gone");
+        deleted["metadata"]["finalizers"] = json!(["example.test/a"]);
+        let held = asked(&queued(), vec![deleted], vec![]);
+        assert_eq!(
+            held,
+            "pod r-a0-2 to be gone, which its finalizers hold: example.test/a"
+        );
     }
 }
