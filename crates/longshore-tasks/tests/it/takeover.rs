@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use kube::{
     Api, ResourceExt,
-    api::{Patch, PatchParams, PostParams},
+    api::{DeleteParams, Patch, PatchParams, PostParams},
     core::DynamicObject,
 };
 use longshore_api::flyte::FINALIZER_PLUGIN;
@@ -81,11 +81,16 @@ async fn record_after(
     written.uid().unwrap()
 }
 
+/// The kind of what is made for an action.
+fn made_for(world: &World, name: &str) -> Api<DynamicObject> {
+    let (place, kind) = (&world.place, operators::made_for(name).unwrap());
+    Api::namespaced_with(place.client(), place.namespace(), &api_resource(kind))
+}
+
 /// Makes what the peer has made.
 async fn make(world: &World, name: &str, uid: &str) {
     let (place, kind) = (&world.place, operators::made_for(name).unwrap());
-    let objects: Api<DynamicObject> =
-        Api::namespaced_with(place.client(), place.namespace(), &api_resource(kind));
+    let objects = made_for(world, name);
     let object: DynamicObject = serde_json::from_value(json!({
         "apiVersion": kind.api_version(), "kind": kind.kind,
         "metadata": {
@@ -157,37 +162,84 @@ async fn an_attempt_of_the_peer_goes_on_in_each_phase_without_a_second_child() {
     assert_eq!(pods.count(), n_phases);
 }
 
-/// The peer has deleted the pod before the last system failure, and counts that: it has ended right before it made the
-/// next pod, or right after.
+/// The launches after a system failure: of pods after each number of them, of the others after the first one, because only
+/// the number in the launch differs.
+fn launches_after_failures() -> Vec<(&'static str, u32, bool, usize)> {
+    let mut launches = Vec::new();
+    for maker in MAKERS {
+        let most = if maker == "pod" { 3 } else { 1 };
+        for n_failures in 1..=most {
+            for (n, (launch, _)) in PHASES.into_iter().enumerate() {
+                launches.push((maker, n_failures, true, n));
+                if launch == Launch::NotStarted {
+                    launches.push((maker, n_failures, false, n));
+                }
+            }
+        }
+    }
+    launches
+}
+
+/// The peer has deleted the resource before the last system failure, and counts that: it has ended right before it made the
+/// next one, or right after.
 #[tokio::test(start_paused = true)]
 async fn a_launch_of_the_peer_after_system_failures_is_adopted_or_made_once() {
     let world = NOBODY.world().await;
     tokio::time::sleep(Duration::from_secs(30)).await;
     let mut names = Vec::new();
-    for n_failures in 1..=3 {
-        for is_made in [true, false] {
-            for (n, (launch, phase)) in PHASES.into_iter().enumerate() {
-                if launch == Launch::Started && !is_made {
-                    continue;
-                }
-                let name = format!("pod-{n_failures}-{is_made}-{n}");
-                begin(&world, &name).await;
-                let recorded = match launch {
-                    Launch::NotStarted => Vec::new(),
-                    Launch::Started => state(launch, phase).encode(),
-                };
-                let uid = record_after(&world, &name, &recorded, phase, n_failures).await;
-                if is_made {
-                    make(&world, &name, &uid).await;
-                }
-                names.push(name);
-            }
+    for (maker, n_failures, is_made, n) in launches_after_failures() {
+        let (launch, phase) = PHASES[n];
+        let name = format!("{maker}-{n_failures}-{is_made}-{n}");
+        begin(&world, &name).await;
+        let recorded = match launch {
+            Launch::NotStarted => Vec::new(),
+            Launch::Started => state(launch, phase).encode(),
+        };
+        let uid = record_after(&world, &name, &recorded, phase, n_failures).await;
+        if is_made {
+            make(&world, &name, &uid).await;
         }
+        names.push(name);
     }
     assert_eq!(go_on(&world).await, completed(&names));
+    let of_operators = names.iter().filter(|name| !name.starts_with("pod-"));
+    assert_eq!(world.seen.count(), of_operators.count());
+    assert_eq!(world.seen.repeated(), [""; 0]);
     let history = world.node.history();
     let repeated = history.repeated(|run| Some(run.pod.clone()));
     assert!(repeated.is_empty(), "{repeated:?}");
+}
+
+/// The peer has counted a system failure, and its operator, or somebody else, has yet to let go of what it deleted then.
+#[tokio::test(start_paused = true)]
+async fn what_the_peer_has_deleted_after_a_system_failure_is_waited_for_and_made_once_more() {
+    let world = NOBODY.world().await;
+    tokio::time::sleep(Duration::from_secs(30)).await;
+    let mut names = Vec::new();
+    for maker in MAKERS {
+        let name = format!("{maker}-0");
+        begin(&world, &name).await;
+        let uid = record_after(&world, &name, &[], Phase::Undefined, 1).await;
+        make(&world, &name, &uid).await;
+        let (objects, object) = (made_for(&world, &name), format!("{name}-0"));
+        let params = PatchParams::default();
+        let held = Patch::Merge(json!({"metadata": {"finalizers": ["example.test/keep"]}}));
+        let patched = objects.patch(&object, &params, &held).await;
+        patched.unwrap();
+        let deleted = objects.delete(&object, &DeleteParams::default()).await;
+        deleted.unwrap();
+        tokio::spawn(async move {
+            tokio::time::sleep(Duration::from_secs(60)).await;
+            let let_go = Patch::Merge(json!({"metadata": {"finalizers": null}}));
+            let patched = objects.patch(&object, &params, &let_go).await;
+            patched.unwrap();
+        });
+        names.push(name);
+    }
+    assert_eq!(go_on(&world).await, completed(&names));
+    // That of the peer, and ours.
+    assert_eq!(world.seen.count(), 2 * (MAKERS.len() - 1));
+    assert_eq!(world.seen.repeated(), [""; 0]);
 }
 
 #[tokio::test(start_paused = true)]
