@@ -102,6 +102,8 @@ fn the_next_attempt_waits_for_a_pod_that_ran_for_too_long() {
             is_deleting,
             is_over,
             has_finalizer: false,
+            deleted_at: None,
+            finalizers: Vec::new(),
         };
         let world = action().with(|it| {
             it.action.status.attempts = 2;
