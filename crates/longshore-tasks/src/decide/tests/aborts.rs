@@ -71,7 +71,12 @@ fn an_abort_changes_its_object_once_and_then_the_action_goes() {
         ("not yet", suspend(), object(false), patched.as_str()),
         ("done", suspend(), object(true), GOES),
         ("left alone", AbortBehavior::keep(), object(false), GOES),
-        ("not seen", suspend(), blind(), "after 1s"),
+        (
+            "not seen",
+            suspend(),
+            blind(),
+            "note that it is not seen; after 1s",
+        ),
         (
             "another object",
             other(suspend()),

@@ -161,7 +161,7 @@ fn the_roles_for_several_namespaces_are_in_each_of_them_and_for_all_in_the_clust
     ServiceAccount b/longshore
     Role b/longshore-dags, 7 rules, of leases ["create"] ["get","patch"]
     RoleBinding b/longshore-dags, for b
-    ClusterRole -/longshore-dags:b, 1 rules
+    ClusterRole -/longshore-dags:b, 2 rules
     ClusterRoleBinding -/longshore-dags:b, for b
     Role b/longshore-tasks, 2 rules, of leases ["create"] ["get","patch"]
     RoleBinding b/longshore-tasks, for b
