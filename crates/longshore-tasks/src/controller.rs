@@ -12,8 +12,8 @@ use jiff::Timestamp;
 use kube::ResourceExt;
 use longshore_api::flyte::{CONDITION_WAITING, REASON_REFUSED, REASON_STATUS_WRITTEN};
 use longshore_core::{
-    Announcement, AskError, Class, Classify, Create, EventType, Incarnation, Patch, PatchKind, Seen,
-    Unknown,
+    Announcement, AskError, Class, Classify, Create, EventType, Incarnation, Patch, PatchKind,
+    Seen, Unknown,
 };
 use longshore_kit::{
     Answers, Applier, ApplyError, Change, Clock, Controller, NotDone, Notes, Postponed, RawObject,

@@ -102,7 +102,8 @@ mod tests {
 
     #[test]
     fn the_address_of_an_account_is_that_of_its_cloud() {
-        let table: [(&[(&str, &str)], Option<&str>); 4] = [
+        type Row<'a> = (&'a [(&'a str, &'a str)], Option<&'a str>);
+        let table: [Row<'_>; 4] = [
             (&[], None),
             (
                 &[("domain_suffix", "core.chinacloudapi.cn")],

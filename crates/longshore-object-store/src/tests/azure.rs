@@ -235,7 +235,8 @@ async fn requests_show_the_key_or_the_token_that_the_configuration_or_the_pod_ha
     let of_pod_and_token = [&of_pod[..], &[("AZURE_STORAGE_TOKEN", "another")][..]].concat();
     let of_machine = [("IDENTITY_ENDPOINT", identity.as_str())];
     let of_machine_too = [("AZURE_MSI_ENDPOINT", identity.as_str())];
-    let table: [(&str, &[(&str, &str)], &str); 7] = [
+    type Row<'a> = (&'a str, &'a [(&'a str, &'a str)], &'a str);
+    let table: [Row<'_>; 7] = [
         (KEY, &[], "key"),
         (KEY, &of_pod_and_token, "key"),
         ("", &[("AZURE_STORAGE_ACCOUNT_KEY", KEY)], "key"),

@@ -315,6 +315,7 @@ pub(in crate::decide) fn words(plan: &ActionPlan) -> String {
     words.join("; ")
 }
 
+#[expect(clippy::too_many_lines, reason = "one line for each action")]
 pub(in crate::decide) fn step(step: &Step) -> String {
     match step {
         Do::Persist(record) => {
