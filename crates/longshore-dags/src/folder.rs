@@ -17,7 +17,7 @@ use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    document::{self, POOL_FILES},
+    document::{self, is_pool_file},
     model::{Dag, MAX_FILES_BYTES},
 };
 
@@ -189,13 +189,13 @@ fn dag_files(root: &Path) -> io::Result<Vec<PathBuf>> {
             let is_dag_file = path
                 .extension()
                 .is_some_and(|it| it == "yaml" || it == "yml");
-            let is_pool_file = POOL_FILES.iter().any(|name| path == root.join(name));
+            let has_pools = folder == root && is_pool_file(&path);
             if is_hidden {
                 continue;
             }
             if entry.file_type()?.is_dir() {
                 folders.push(path);
-            } else if is_dag_file || is_pool_file {
+            } else if is_dag_file || has_pools {
                 found.push(path);
             }
         }

@@ -128,4 +128,5 @@ fn a_table_says_what_the_actions_of_a_namespace_may_name() {
 }
 
 mod azure;
+mod objects;
 mod s3;

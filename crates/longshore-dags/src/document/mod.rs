@@ -27,7 +27,8 @@ use std::io;
 
 use serde_saphyr::{Error, MessageFormatter, UserMessageFormatter, budget::BudgetBreach};
 
-pub use pools::{POOL_FILES, has_pools, parse_pools};
+pub(crate) use pools::POOL_FILES;
+pub use pools::{has_pools, is_pool_file, parse_pools};
 pub use problem::{Code, Problem, Problems};
 pub use text::{MAX_DOCUMENT_BYTES, kubernetes_kind, read_file, read_text};
 

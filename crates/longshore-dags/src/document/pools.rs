@@ -14,19 +14,22 @@ use super::{
 use crate::scheduler::limits::UNLIMITED;
 
 /// The names of files with pools, at the top of a DAG folder. The first one that is there counts.
-pub const POOL_FILES: [&str; 3] = ["pools.json", "pools.yaml", "pools.yml"];
+pub(crate) const POOL_FILES: [&str; 3] = ["pools.json", "pools.yaml", "pools.yml"];
 
 /// What a pool says about itself. `description` and `include_deferred` are Airflow's, and change nothing here: no task
 /// defers itself.
 const FIELDS: [&str; 3] = ["slots", "description", "include_deferred"];
 
+/// Whether a file is named as one with pools.
+pub fn is_pool_file(path: &Path) -> bool {
+    let name = path.file_name();
+    name.is_some_and(|name| POOL_FILES.iter().any(|file| name == *file))
+}
+
 /// Whether a file is meant to hold pools, by its name and its text: a DAG may be in a file of the name, and so may a
 /// manifest for kubectl.
 pub fn has_pools(path: &Path, text: &str) -> bool {
-    let is_named_so = path
-        .file_name()
-        .is_some_and(|name| POOL_FILES.iter().any(|file| name == *file));
-    is_named_so && !is_dag(text) && kubernetes_kind(text).is_none()
+    is_pool_file(path) && !is_dag(text) && kubernetes_kind(text).is_none()
 }
 
 /// Whether it has tasks. A pool that is called `tasks` has slots.

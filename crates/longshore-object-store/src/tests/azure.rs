@@ -1,9 +1,6 @@
 //! Against a server that speaks as much of Azure's Blob service, and of its services for tokens, as is used.
 
-use std::{
-    collections::BTreeMap,
-    sync::{Arc, Mutex},
-};
+use std::sync::{Arc, Mutex};
 
 use axum::{
     Router,
@@ -16,7 +13,10 @@ use longshore_outbound::Permit;
 use longshore_test::serve;
 use sha2::{Digest, Sha256};
 
-use super::*;
+use super::{
+    objects::{Objects, Words, response},
+    *,
+};
 
 /// Of the account `acme`, as base64.
 const KEY: &str = "c2VjcmV0IG9mIHRoZSBhY2NvdW50";
@@ -24,11 +24,18 @@ const KEY: &str = "c2VjcmV0IG9mIHRoZSBhY2NvdW50";
 const TOKEN: &str = "token";
 const NOBODY: &str = "http://127.0.0.1:1";
 
+const WORDS: Words = Words {
+    written: StatusCode::CREATED,
+    no_object: "BlobNotFound",
+    no_bucket: "ContainerNotFound",
+    refusals: &[("closed", StatusCode::FORBIDDEN, "AuthorizationFailure")],
+    message: "No.\nRequestId:1\nTime:2",
+};
+
 /// One account.
 #[derive(Clone, Default)]
 struct Account {
-    /// By path, `/container/key`.
-    blobs: Arc<Mutex<BTreeMap<String, Bytes>>>,
+    blobs: Objects,
     /// What was asked, and by whom.
     asked: Arc<Mutex<Vec<String>>>,
 }
@@ -50,40 +57,9 @@ impl Account {
         self.asked.lock().unwrap().push(asked);
         let (status, body) = match token {
             Some(token) => (StatusCode::OK, token),
-            None => self.blob(&head.method, path, body),
+            None => self.blobs.answer(&WORDS, &head.method, path, body),
         };
-        let length = body.len();
-        let is_head = head.method == Method::HEAD;
-        let body = if is_head { Bytes::new() } else { body };
-        Response::builder()
-            .status(status)
-            .header("etag", "\"x\"")
-            .header("last-modified", "Mon, 01 Jan 2024 00:00:00 GMT")
-            .header("content-length", length)
-            .body(Body::from(body))
-            .unwrap()
-    }
-
-    fn blob(&self, method: &Method, path: &str, body: Bytes) -> (StatusCode, Bytes) {
-        let refusal = |code: &str| {
-            let words = format!(
-                "<?xml version=\"1.0\"?><Error><Code>{code}</Code><Message>No.\nRequestId:1\nTime:2</Message></Error>"
-            );
-            Bytes::from(words)
-        };
-        let mut blobs = self.blobs.lock().unwrap();
-        match path.split('/').nth(1).unwrap() {
-            "closed" => (StatusCode::FORBIDDEN, refusal("AuthorizationFailure")),
-            "data" if method == Method::PUT => {
-                blobs.insert(path.to_owned(), body);
-                (StatusCode::CREATED, Bytes::new())
-            }
-            "data" => match blobs.get(path) {
-                Some(blob) => (StatusCode::OK, blob.clone()),
-                None => (StatusCode::NOT_FOUND, refusal("BlobNotFound")),
-            },
-            _ => (StatusCode::NOT_FOUND, refusal("ContainerNotFound")),
-        }
+        response(&head.method, status, body)
     }
 }
 

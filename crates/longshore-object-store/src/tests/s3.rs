@@ -1,10 +1,6 @@
 //! Against a server that speaks as much of S3 as is used.
 
-use std::{
-    collections::BTreeMap,
-    sync::{Arc, Mutex},
-    time::Duration,
-};
+use std::time::Duration;
 
 use axum::{
     Router,
@@ -12,65 +8,38 @@ use axum::{
     response::Response,
 };
 use futures::{StreamExt, stream};
-use http::{Method, Request, StatusCode};
+use http::{Request, StatusCode};
 use longshore_test::{Answer, Conduct, ForeignServer, Received, serve};
 
-use super::*;
+use super::{
+    objects::{Objects, Words, response},
+    *,
+};
 
-/// Objects by path, `/bucket/key`.
-#[derive(Clone, Default)]
-struct Bucket {
-    objects: Arc<Mutex<BTreeMap<String, Bytes>>>,
-}
+const WORDS: Words = Words {
+    written: StatusCode::OK,
+    no_object: "NoSuchKey",
+    no_bucket: "NoSuchBucket",
+    refusals: &[
+        ("closed", StatusCode::FORBIDDEN, "AccessDenied"),
+        ("broken", StatusCode::BAD_REQUEST, "BadDay"),
+    ],
+    message: "No.",
+};
 
-impl Bucket {
-    fn answer(&self, method: &Method, path: &str, body: Bytes) -> (StatusCode, Bytes) {
-        let refusal = |code: &str| {
-            let words = format!("<Error><Code>{code}</Code><Message>No.</Message></Error>");
-            Bytes::from(words)
-        };
-        let mut objects = self.objects.lock().unwrap();
-        match path.split('/').nth(1).unwrap() {
-            "closed" => (StatusCode::FORBIDDEN, refusal("AccessDenied")),
-            "broken" => (StatusCode::BAD_REQUEST, refusal("BadDay")),
-            "data" if method == Method::PUT => {
-                objects.insert(path.to_owned(), body);
-                (StatusCode::OK, Bytes::new())
-            }
-            "data" => match objects.get(path) {
-                Some(object) => (StatusCode::OK, object.clone()),
-                None => (StatusCode::NOT_FOUND, refusal("NoSuchKey")),
-            },
-            _ => (StatusCode::NOT_FOUND, refusal("NoSuchBucket")),
-        }
-    }
-}
-
-async fn storage(bucket: Bucket) -> Storage {
-    storage_in(bucket, &[]).await
+async fn storage(objects: Objects) -> Storage {
+    storage_in(objects, &[]).await
 }
 
 /// The same with these variables of the environment.
-async fn storage_in(bucket: Bucket, environment: &[(&str, &str)]) -> Storage {
+async fn storage_in(objects: Objects, environment: &[(&str, &str)]) -> Storage {
     let answer = async move |request: Request<Body>| {
         let (head, body) = request.into_parts();
         let authorization = head.headers["authorization"].to_str().unwrap();
         assert!(authorization.contains("Credential=id/"), "{authorization}");
         let body = axum::body::to_bytes(body, 1 << 20).await.unwrap();
-        let (status, body) = bucket.answer(&head.method, head.uri.path(), body);
-        let length = body.len();
-        let body = if head.method == Method::HEAD {
-            Bytes::new()
-        } else {
-            body
-        };
-        Response::builder()
-            .status(status)
-            .header("etag", "\"x\"")
-            .header("last-modified", "Mon, 01 Jan 2024 00:00:00 GMT")
-            .header("content-length", length)
-            .body(Body::from(body))
-            .unwrap()
+        let (status, body) = objects.answer(&WORDS, &head.method, head.uri.path(), body);
+        response(&head.method, status, body)
     };
     let url = serve(Router::new().fallback(answer)).await;
     at(&url, environment)
@@ -93,7 +62,7 @@ fn at(url: &str, environment: &[(&str, &str)]) -> Storage {
 
 #[tokio::test]
 async fn what_is_written_to_a_bucket_is_read_from_it() {
-    let storage = storage(Bucket::default()).await;
+    let storage = storage(Objects::default()).await;
     let url = "s3://data/run one/a=b/outputs.pb";
     assert_eq!(storage.read(url).await.unwrap(), File::Missing);
     assert!(!storage.exists(url).await.unwrap());
@@ -114,7 +83,7 @@ async fn what_is_written_to_a_bucket_is_read_from_it() {
 #[tokio::test]
 async fn the_address_of_the_configuration_counts_whatever_the_environment_names() {
     for name in ["AWS_ENDPOINT", "AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_S3"] {
-        let storage = storage_in(Bucket::default(), &[(name, "http://127.0.0.1:1")]).await;
+        let storage = storage_in(Objects::default(), &[(name, "http://127.0.0.1:1")]).await;
         let found = storage.read("s3://data/outputs.pb").await;
         assert_eq!(found.unwrap(), File::Missing, "{name}");
     }
@@ -122,20 +91,16 @@ async fn the_address_of_the_configuration_counts_whatever_the_environment_names(
 
 #[tokio::test]
 async fn a_file_beyond_the_limit_is_not_read() {
-    let bucket = Bucket::default();
+    let objects = Objects::default();
     let large = Bytes::from(vec![0; (1 << 20) + 1]);
-    let objects = Arc::clone(&bucket.objects);
-    objects
-        .lock()
-        .unwrap()
-        .insert("/data/outputs.pb".to_owned(), large);
-    let found = storage(bucket).await.read("s3://data/outputs.pb").await;
+    objects.put("/data/outputs.pb", large);
+    let found = storage(objects).await.read("s3://data/outputs.pb").await;
     assert_eq!(found.unwrap(), File::TooLarge((1 << 20) + 1));
 }
 
 #[tokio::test]
 async fn a_bucket_that_refuses_says_why_and_one_that_is_not_there_is_no_missing_file() {
-    let storage = storage(Bucket::default()).await;
+    let storage = storage(Objects::default()).await;
     for (url, expected) in [
         (
             "s3://closed/x",

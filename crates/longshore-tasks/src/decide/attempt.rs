@@ -223,11 +223,12 @@ fn check(round: &Round<'_>, task: &Task, child: &Child) -> ActionPlan {
 
 /// Follows an attempt that runs for as long as it may.
 fn run_on(round: &Round<'_>, task: &Task) -> ActionPlan {
-    match timeout::of_resource(round, task) {
-        None => go_on(round, task),
-        Some(Duration::ZERO) => failure::decide(round, task, timeout::exceeded(&task.context)),
-        Some(left) => timeout::look_again(go_on(round, task), left),
-    }
+    timeout::limit(
+        timeout::of_resource(round, task),
+        &task.context,
+        || go_on(round, task),
+        |exceeded| failure::decide(round, task, exceeded),
+    )
 }
 
 /// Publishes how far it is, at once or together with what follows.

@@ -107,11 +107,12 @@ fn decide(round: &Round<'_>, task: &RemoteTask) -> ActionPlan {
         | Phase::Queued
         | Phase::Initializing
         | Phase::WaitingForCache => go_on(round, task, step),
-        Phase::Running => match timeout::of_remote(round, task) {
-            None => go_on(round, task, step),
-            Some(Duration::ZERO) => fail(round, task, timeout::exceeded(&task.context)),
-            Some(left) => timeout::look_again(go_on(round, task, step), left),
-        },
+        Phase::Running => timeout::limit(
+            timeout::of_remote(round, task),
+            &task.context,
+            || go_on(round, task, step),
+            |exceeded| fail(round, task, exceeded),
+        ),
         Phase::Success => succeed(round, task, step),
         Phase::RetryableFailure | Phase::PermanentFailure | Phase::Aborted => {
             fail(round, task, step.info.clone())

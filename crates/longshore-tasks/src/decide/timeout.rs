@@ -54,14 +54,27 @@ fn recorded(status: &TaskActionStatus) -> Option<Timestamp> {
     runs.map(|entry| entry.occurred_at).min()
 }
 
-/// The same plan, which looks again when nothing is left.
-pub(super) fn look_again(mut plan: ActionPlan, left: Duration) -> ActionPlan {
-    plan.next = plan.next.min(Next::After(left));
-    plan
+/// The plan of an attempt that runs, of whose time so much is left: it goes on, and the plan looks again when nothing is
+/// left; or it fails.
+pub(super) fn limit(
+    left: Option<Duration>,
+    context: &TaskContext,
+    go_on: impl FnOnce() -> ActionPlan,
+    fail: impl FnOnce(PhaseInfo) -> ActionPlan,
+) -> ActionPlan {
+    match left {
+        None => go_on(),
+        Some(Duration::ZERO) => fail(exceeded(context)),
+        Some(left) => {
+            let mut plan = go_on();
+            plan.next = plan.next.min(Next::After(left));
+            plan
+        }
+    }
 }
 
 /// The failure of an attempt that ran for too long. Its resource would go on running.
-pub(super) fn exceeded(context: &TaskContext) -> PhaseInfo {
+fn exceeded(context: &TaskContext) -> PhaseInfo {
     let timeout = context.timeout().unwrap_or_default();
     let words = if timeout.subsec_nanos() == 0 {
         in_words(timeout)

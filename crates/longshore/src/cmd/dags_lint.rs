@@ -7,7 +7,7 @@ use std::{
 };
 
 use clap::Args;
-use longshore_dags::document::POOL_FILES;
+use longshore_dags::document::is_pool_file;
 use serde_json::{Value, json};
 
 use crate::{
@@ -118,10 +118,9 @@ fn dag_files(path: &Path) -> Result<Vec<PathBuf>, CliError> {
             let is_dag = path
                 .extension()
                 .is_some_and(|end| end == "yaml" || end == "yml");
-            let is_pools = POOL_FILES.iter().any(|file| path.ends_with(file));
             if path.is_dir() {
                 folders.push(path);
-            } else if is_dag || is_pools {
+            } else if is_dag || is_pool_file(&path) {
                 files.push(path);
             }
         }
