@@ -39,7 +39,7 @@ struct Hold {
     words: String,
     /// Whether no record of the plan is written before what holds it.
     is_first: bool,
-    /// Whether nobody has to wait to see whether it passes.
+    /// Whether the same request gets the same answer: the action says so at once, and not after some seconds.
     is_final: bool,
 }
 

@@ -32,11 +32,11 @@ pub struct Said {
 /// What the API server does not do for an action, as far as this process knows.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Undone {
-    /// It takes no status.
+    /// Why the API server takes no status of the action.
     pub status: Option<Refused>,
-    /// It does not make this change.
+    /// The change that the API server does not make, and why.
     pub change: Option<(Change, Refused)>,
-    /// Since when what the action has made cannot be read.
+    /// Since when the resource of the action cannot be read.
     pub unread_since: Option<Timestamp>,
     /// When an Event has said what holds the action, where no status can.
     pub told_at: Option<Timestamp>,
