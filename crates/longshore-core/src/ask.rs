@@ -36,6 +36,14 @@ pub trait Question: Clone + fmt::Debug + PartialEq + Send + Sync + 'static {
         None
     }
 
+    /// Whether a record has to say that the question is about to be sent, because a foreign system that gets it twice
+    /// does something twice. The first [`Action::Ask`](crate::Action::Ask) of such a question is not on record, and waits
+    /// for its turn. When the turn comes, the key has a round, whose plan writes the record and asks again: then the
+    /// question is sent. So a process that ends leaves records of the questions only whose turn had come.
+    fn is_recorded_first(&self) -> bool {
+        false
+    }
+
     /// The id of this question among those of its key.
     fn id(&self) -> QuestionId {
         QuestionId {

@@ -38,7 +38,7 @@ pub mod tally;
 pub mod wiring;
 
 pub use apply::{Applier, ApplyError, Postponed, Refusal};
-pub use ask::{Answers, AskLimits, Failures, KindLimits, RateLimit, Unanswered, WaitsFor};
+pub use ask::{Answers, AskLimits, Failures, KindLimits, RateLimit, Turn, Unanswered, WaitsFor};
 pub use cache::{Cache, Update};
 pub use change::{Change, NotDone, Verb};
 pub use clock::{Clock, SystemClock};

@@ -155,6 +155,21 @@ impl<K: Key> Queue<K> {
         }
     }
 
+    /// Drops the keys that wait: from now on only those come that are triggered.
+    pub(crate) fn clear(&mut self) {
+        self.groups.clear();
+        self.turns.clear();
+        self.upcoming.clear();
+        self.n_waiting = 0;
+        self.entries.retain(|_, entry| match &mut entry.state {
+            State::Waiting { .. } => false,
+            State::Running { again } => {
+                *again = false;
+                true
+            }
+        });
+    }
+
     /// How many keys wait, those that are due later included.
     pub(crate) fn n_waiting(&self) -> usize {
         self.n_waiting

@@ -130,15 +130,22 @@ impl<C: Controller> Round<C> {
             answers: &answers,
         };
         self.announce_questions(&applying, &plan)?;
-        for action in &plan.actions {
-            let applied = self.gate.while_open(self.apply(&applying, action));
-            let applied = applied.await;
-            applied.unwrap_or_else(|not_leader| Err(Failure::of_controller(&not_leader)))?;
-        }
+        let applied = self.apply_all(&applying, &plan).await;
+        self.questions.applied(key);
+        applied?;
         Ok(Done {
             outcome,
             next: plan.next,
         })
+    }
+
+    async fn apply_all(&self, applying: &Applying<'_, C>, plan: &PlanOf<C>) -> Result<(), Failure> {
+        for action in &plan.actions {
+            let applied = self.gate.while_open(self.apply(applying, action));
+            let applied = applied.await;
+            applied.unwrap_or_else(|not_leader| Err(Failure::of_controller(&not_leader)))?;
+        }
+        Ok(())
     }
 
     /// What the plan is about to ask is known to be ours before the first record of it can be written.

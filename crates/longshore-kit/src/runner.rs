@@ -1,9 +1,16 @@
 //! Runs a controller: takes due keys, runs their rounds, decides when a key comes back, and asks what their plans ask.
 
-use std::{any::Any, collections::HashMap, fmt, pin::pin, sync::Arc, time::Duration};
+use std::{
+    any::Any,
+    collections::{BTreeSet, HashMap},
+    fmt,
+    pin::pin,
+    sync::Arc,
+    time::Duration,
+};
 
 use futures::{Stream, StreamExt};
-use longshore_core::Class;
+use longshore_core::{Class, Next};
 use tokio::{
     task::{Id, JoinError, JoinSet},
     time::Instant,
@@ -13,7 +20,7 @@ use tracing::Instrument;
 
 use crate::{
     apply::Applier,
-    ask::{AskLimits, Asks, Questions},
+    ask::{AskLimits, Asks, News, Questions},
     clock::Clock,
     controller::{Controller, Key},
     lease::Gate,
@@ -28,6 +35,10 @@ use crate::{
 const CONCURRENCY: usize = 64;
 /// How long running rounds may go on after shutdown began.
 const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(30);
+/// How long after shutdown began the answers to questions that are on record may come.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(2);
+/// By how much a key that has a turn goes before those that wait for their rounds: the turn lapses.
+const TURN_HEAD_START: Duration = Duration::from_secs(30);
 /// The loop turns at least this often, to show that it does.
 const BEAT: Duration = Duration::from_secs(10);
 /// From this many failures in a row on, a key that fails for passing reasons is worth a warning.
@@ -118,9 +129,10 @@ impl<C: Controller> Runner<C> {
     /// *Log*: a key that is refused, or that keeps failing, has one line for each message in a row, and the retries that
     /// end with the same message are logged at DEBUG.
     ///
-    /// *Cancellation*: after `shutdown` no round starts, and running ones have 30 s to finish; questions in flight are
-    /// aborted at once, and no answer is used. Dropping the future drops every round at its next await, as a crash
-    /// would.
+    /// *Cancellation*: after `shutdown` running rounds have 30 s to finish, and no question is sent that is not on record.
+    /// Questions in flight are aborted at once, but for those that are
+    /// [recorded first](longshore_core::Question::is_recorded_first): their answers may come for 2 s, and are all that
+    /// rounds still start for. Dropping the future drops every round at its next await, as a crash would.
     pub async fn run(
         self,
         triggers: impl Stream<Item = C::Key> + Send,
@@ -139,15 +151,9 @@ impl<C: Controller> Runner<C> {
         );
         let turning = self.round.metrics.begin();
         loop {
-            while rounds.tasks.len() < self.concurrency
-                && let Some(key) = queue.pop(Instant::now())
-            {
-                rounds.start(self.round.clone(), key);
-            }
+            let due = self.start_due(&mut queue, &mut rounds);
             let metrics = &self.round.metrics;
             metrics.load(queue.n_waiting(), rounds.tasks.len());
-            let is_full = rounds.tasks.len() >= self.concurrency;
-            let due = queue.next_due().filter(|_| !is_full);
             tokio::select! {
                 biased;
                 () = shutdown.cancelled() => break,
@@ -155,18 +161,86 @@ impl<C: Controller> Runner<C> {
                     let now = Instant::now();
                     self.finish(&mut queue, &mut said, key, result, now);
                 }
-                key = asks.next() => self.trigger(&mut queue, key),
+                news = asks.next() => self.hear(&mut queue, news),
                 Some(key) = triggers.next() => self.trigger(&mut queue, key),
                 () = sleep_until(due), if due.is_some() => {}
                 () = tokio::time::sleep(BEAT) => {}
             }
         }
-        drop(asks);
         drop(turning);
+        let answers = self.record_answers(&mut queue, &mut asks, &mut rounds, &mut triggers);
+        let _ = tokio::time::timeout(ANSWER_TIMEOUT, answers).await;
+        drop(asks);
         let _ = tokio::time::timeout(SHUTDOWN_TIMEOUT, async {
             while rounds.next().await.is_some() {}
         })
         .await;
+    }
+
+    /// Starts the rounds of due keys. Returns when the next key is due that there is room for.
+    fn start_due(&self, queue: &mut Queue<C::Key>, rounds: &mut Rounds<C::Key>) -> Option<Instant> {
+        while rounds.tasks.len() < self.concurrency
+            && let Some(key) = queue.pop(Instant::now())
+        {
+            rounds.start(self.round.clone(), key);
+        }
+        let is_full = rounds.tasks.len() >= self.concurrency;
+        queue.next_due().filter(|_| !is_full)
+    }
+
+    /// Ends the work: rounds record the answers to what is on record, and what is in flight is waited for.
+    ///
+    /// What running rounds have just recorded is sent: a record of a question that was not sent would say to the next
+    /// process that it may have had its effect. `triggers` are polled because the caches hang on them.
+    async fn record_answers(
+        &self,
+        queue: &mut Queue<C::Key>,
+        asks: &mut Asks<C>,
+        rounds: &mut Rounds<C::Key>,
+        triggers: &mut (impl Stream<Item = C::Key> + Send + Unpin),
+    ) {
+        queue.clear();
+        let mut answered = BTreeSet::new();
+        for key in asks.stop() {
+            answered.insert(key.clone());
+            self.trigger(queue, key);
+        }
+        loop {
+            let due = self.start_due(queue, rounds);
+            let is_idle = queue.n_waiting() == 0 && rounds.tasks.is_empty();
+            if is_idle && !asks.is_waited_for() {
+                return;
+            }
+            tokio::select! {
+                biased;
+                Some((key, result)) = rounds.next() => {
+                    let failure = result.err().filter(|_| answered.contains(&key));
+                    let finished = match failure {
+                        Some(failure) => Finished::Badly(failure.class, failure.retry_after),
+                        None => Finished::Well(Next::AwaitChange),
+                    };
+                    queue.finish(key, finished, Instant::now());
+                }
+                news = asks.next() => {
+                    let (News::Answer(key) | News::Turn(key)) = news;
+                    answered.insert(key.clone());
+                    self.trigger(queue, key);
+                }
+                Some(_) = triggers.next() => {}
+                () = sleep_until(due), if due.is_some() => {}
+            }
+        }
+    }
+
+    fn hear(&self, queue: &mut Queue<C::Key>, news: News<C::Key>) {
+        match news {
+            News::Answer(key) => self.trigger(queue, key),
+            News::Turn(key) => {
+                let now = Instant::now();
+                let due = now.checked_sub(TURN_HEAD_START).unwrap_or(now);
+                queue.trigger(key, |key| self.round.controller.group(key), due);
+            }
+        }
     }
 
     fn trigger(&self, queue: &mut Queue<C::Key>, key: C::Key) {

@@ -1,12 +1,17 @@
 //! What is known of the questions of one key.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use jiff::{SignedDuration, Timestamp};
 use longshore_core::{AskError, Asked, Incarnation, Question, QuestionId};
 use tokio::{task::AbortHandle, time::Instant};
 
 use super::fair::Share;
+
+/// How long a turn is kept for a plan that records and asks.
+const TURN: Duration = Duration::from_secs(10);
+/// How much longer while such a plan is carried out: longer than the write of a record may take.
+const CARRIED_OUT: Duration = Duration::from_mins(1);
 
 /// The questions of one key as they were when its round began: what `observe` reads. It cannot change anything.
 #[derive(Debug)]
@@ -58,12 +63,22 @@ pub struct Unanswered<'a, Q> {
 pub enum WaitsFor {
     /// It is in flight: the foreign system has to answer.
     Answer,
-    /// Too many questions are in flight.
+    /// Too many questions are in flight; or its turn has come, and it is about to be recorded and sent.
     Turn,
     /// The limit of this rate, one of [`AskLimits::rates`](super::AskLimits::rates), is used up.
     Rate(&'static str),
     /// It was answered or failed before: its time comes, or a plan asks again.
     Repeat,
+}
+
+/// The turn of a question that is [recorded first](Question::is_recorded_first) and was not sent yet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Turn {
+    /// Its turn has not come. Nothing has to be on record meanwhile.
+    ToCome,
+    /// It is its turn: a plan that records it and asks again has it sent. Where no plan does so for 10 s, the turn is
+    /// another question's, and this one waits for its next turn.
+    Now,
 }
 
 /// The failures of a question in a row: none of them before the last answer.
@@ -106,7 +121,45 @@ pub(super) enum Step {
     Later(Instant),
     /// For its turn.
     Waiting,
+    /// It is its turn, and a plan has to record it and to ask again.
+    Turn(Lapse),
+    /// A plan has done so: it is sent next.
+    Ready,
     InFlight(AbortHandle),
+}
+
+/// When a turn lapses.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Lapse {
+    at: Instant,
+    /// Whether a plan that uses the turn is being carried out.
+    is_planned: bool,
+}
+
+/// A turn lapses at another time than before.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Moved {
+    pub(super) ticket: u64,
+    pub(super) from: Instant,
+    pub(super) to: Instant,
+}
+
+impl Lapse {
+    /// Of a turn that comes now.
+    pub(super) fn of(now: Instant) -> Self {
+        Self {
+            at: now + TURN,
+            is_planned: false,
+        }
+    }
+
+    pub(super) fn due(self) -> Instant {
+        if self.is_planned {
+            self.at + CARRIED_OUT
+        } else {
+            self.at
+        }
+    }
 }
 
 /// An answer, or why there is none.
@@ -151,6 +204,7 @@ impl<Q: Question> Slot<Q> {
                 let waits_for = match it.step {
                     Step::InFlight(_) => WaitsFor::Answer,
                     Step::Waiting => rate.map_or(WaitsFor::Turn, WaitsFor::Rate),
+                    Step::Turn(_) | Step::Ready => WaitsFor::Turn,
                     Step::Later(_) => WaitsFor::Repeat,
                 };
                 (self.before.as_ref(), waits_for)
@@ -167,6 +221,52 @@ impl<Q: Question> Slot<Q> {
             failure: failure.map(|error| error.message.as_str()),
             waits_for,
         })
+    }
+
+    /// A plan that uses its turn is being carried out from now on, or is no more. Returns when the turn lapses, where
+    /// that changes.
+    pub(super) fn plan_turn(&mut self, is_planned: bool) -> Option<Moved> {
+        let Stage::UnderWay(it) = &mut self.stage else {
+            return None;
+        };
+        let Step::Turn(lapse) = &mut it.step else {
+            return None;
+        };
+        if lapse.is_planned == is_planned {
+            return None;
+        }
+        let from = lapse.due();
+        lapse.is_planned = is_planned;
+        Some(Moved {
+            ticket: it.ticket,
+            from,
+            to: lapse.due(),
+        })
+    }
+
+    pub(super) fn has_planned_turn(&self) -> bool {
+        match &self.stage {
+            Stage::UnderWay(UnderWay {
+                step: Step::Turn(lapse),
+                ..
+            }) => lapse.is_planned,
+            Stage::UnderWay(_) | Stage::Idle | Stage::Over(_) => false,
+        }
+    }
+
+    /// Its ticket, where it is its turn.
+    fn turn(&self) -> Option<u64> {
+        match &self.stage {
+            Stage::UnderWay(it) => matches!(it.step, Step::Turn(_)).then_some(it.ticket),
+            Stage::Idle | Stage::Over(_) => None,
+        }
+    }
+
+    /// Whether it has an answer, or failed, and its record says no more than that it was asked.
+    pub(super) fn waits_for_record(&self) -> bool {
+        let is_recorded_first = |question: &Arc<Q>| question.is_recorded_first();
+        matches!(self.stage, Stage::Over(_))
+            && self.question.as_ref().is_some_and(is_recorded_first)
     }
 
     /// What the question counts against, where it waits to be sent.
@@ -239,6 +339,22 @@ impl<Q: Question> Answers<Q> {
         self.slot(incarnation, id)?.failures
     }
 
+    /// The turn of a question about this incarnation that is [recorded first](Question::is_recorded_first); `None` where
+    /// it is not asked, or may have been sent.
+    pub fn turn(&self, incarnation: &Incarnation, id: &QuestionId) -> Option<Turn> {
+        let Stage::UnderWay(it) = &self.slot(incarnation, id)?.stage else {
+            return None;
+        };
+        if !it.question.is_recorded_first() {
+            return None;
+        }
+        match it.step {
+            Step::Later(_) | Step::Waiting => Some(Turn::ToCome),
+            Step::Turn(_) => Some(Turn::Now),
+            Step::Ready | Step::InFlight(_) => None,
+        }
+    }
+
     /// The questions about this incarnation that are under way, or whose answers wait to be used up, in the order of
     /// their ids: for callers that cannot know beforehand which ones there are.
     pub fn all(&self, incarnation: &Incarnation) -> impl Iterator<Item = (&Q, Asked<Q::Answer>)> {
@@ -263,6 +379,11 @@ impl<Q: Question> Answers<Q> {
             Stage::Over(said) => Some(said.ticket),
             Stage::Idle | Stage::UnderWay(_) => None,
         }
+    }
+
+    /// The ticket of a question whose turn these answers have.
+    pub(super) fn turn_ticket(&self, incarnation: &Incarnation, id: &QuestionId) -> Option<u64> {
+        self.slot(incarnation, id)?.turn()
     }
 
     fn slot(&self, incarnation: &Incarnation, id: &QuestionId) -> Option<&Slot<Q>> {

@@ -1,7 +1,7 @@
 //! Sends questions, and takes the answers in.
 
 use std::{
-    collections::HashMap,
+    collections::{HashMap, VecDeque},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
@@ -9,7 +9,7 @@ use std::{
 use longshore_core::{AskError, Incarnation, NoAnswer, Question, QuestionId, Seen};
 use tokio::{
     sync::Notify,
-    task::{Id, JoinError, JoinSet},
+    task::{AbortHandle, Id, JoinError, JoinSet},
     time::{Instant, timeout},
 };
 use tracing::Instrument;
@@ -18,7 +18,7 @@ use super::{
     AskLimits,
     answers::Answers,
     fair::Share,
-    table::{Now, Table, ToSend},
+    table::{Due, Now, Table, ToSend},
 };
 use crate::{
     clock::Clock,
@@ -77,6 +77,11 @@ impl<K: Key, Q: Question> Questions<K, Q> {
         self.table().plan(key, incarnation, id);
     }
 
+    /// The plan of a round was applied, or has failed.
+    pub(crate) fn applied(&self, key: &K) {
+        self.table().applied(key);
+    }
+
     /// Asks, in a plan that was decided upon these answers.
     pub(crate) fn ask(
         &self,
@@ -118,6 +123,18 @@ pub(crate) struct Asks<C: Controller> {
     metrics: ControllerMetrics,
     tasks: JoinSet<Result<Answer<C>, AskError>>,
     in_flight: HashMap<Id, InFlight<C::Key>>,
+    /// The keys whose turn has come and which have not heard of it.
+    turns: VecDeque<C::Key>,
+    is_stopping: bool,
+}
+
+/// Why a key needs a round.
+#[derive(Debug)]
+pub(crate) enum News<K> {
+    /// A question of this key has an answer, or will have none.
+    Answer(K),
+    /// It is the turn of a question of this key, which a plan has to record before it is sent.
+    Turn(K),
 }
 
 type Answer<C> = <<C as Controller>::Question as Question>::Answer;
@@ -128,6 +145,9 @@ struct InFlight<K> {
     share: Share,
     ticket: u64,
     sent: Instant,
+    /// Whether it is [recorded first](Question::is_recorded_first).
+    is_recorded: bool,
+    abort: AbortHandle,
 }
 
 impl<C: Controller> Asks<C> {
@@ -146,19 +166,43 @@ impl<C: Controller> Asks<C> {
             metrics,
             tasks: JoinSet::new(),
             in_flight: HashMap::new(),
+            turns: VecDeque::new(),
+            is_stopping: false,
         }
     }
 
-    /// Sends questions until an answer is news. Returns the key whose question it answers.
+    /// From now on no question is sent but those that are on record already, and those in flight that are not recorded
+    /// first are aborted. Returns the keys with answers of which there may be no record yet.
+    pub(crate) fn stop(&mut self) -> Vec<C::Key> {
+        self.is_stopping = true;
+        self.turns.clear();
+        self.in_flight.retain(|_, it| {
+            if !it.is_recorded {
+                it.abort.abort();
+            }
+            it.is_recorded
+        });
+        self.questions.table().unrecorded()
+    }
+
+    /// Whether there are questions on record that have no answer yet. For after [`stop`](Self::stop).
+    pub(crate) fn is_waited_for(&self) -> bool {
+        !self.in_flight.is_empty() || self.questions.table().has_ready()
+    }
+
+    /// Sends questions until an answer is news, or it is the turn of a question that is recorded first.
     ///
     /// *Cancellation*: loses nothing; what is in flight goes on.
-    pub(crate) async fn next(&mut self) -> C::Key {
+    pub(crate) async fn next(&mut self) -> News<C::Key> {
         loop {
             let look_again = self.send();
+            if let Some(key) = self.turns.pop_front() {
+                return News::Turn(key);
+            }
             tokio::select! {
                 Some(ended) = self.tasks.join_next_with_id(), if !self.tasks.is_empty() => {
                     if let Some(key) = self.ended(ended) {
-                        return key;
+                        return News::Answer(key);
                     }
                 }
                 () = self.questions.shared.asked.notified() => {}
@@ -176,8 +220,18 @@ impl<C: Controller> Asks<C> {
             if !self.gate.is_open() {
                 break Some(now + LOOK_AGAIN);
             }
-            let Some(next) = table.next(now) else {
-                break table.next_due();
+            let due = if self.is_stopping {
+                table.next_ready().map(Due::Send)
+            } else {
+                table.next(now)
+            };
+            let next = match due {
+                Some(Due::Send(next)) => next,
+                Some(Due::Turn(key)) => {
+                    self.turns.push_back(key);
+                    continue;
+                }
+                None => break table.next_due().filter(|_| !self.is_stopping),
             };
             let (key, id, ticket) = (next.key.clone(), next.id.clone(), next.ticket);
             let limits = self.limits.of(next.share.kind);
@@ -188,6 +242,7 @@ impl<C: Controller> Asks<C> {
                 limits,
             );
             let span = tracing::debug_span!("ask", kind = next.share.kind, key = %next.key);
+            let is_recorded = next.question.is_recorded_first();
             let task = self.tasks.spawn(asking.instrument(span));
             let in_flight = InFlight {
                 key: next.key,
@@ -195,6 +250,8 @@ impl<C: Controller> Asks<C> {
                 share: next.share,
                 ticket,
                 sent: now,
+                is_recorded,
+                abort: task.clone(),
             };
             self.in_flight.insert(task.id(), in_flight);
             table.sent(&key, &id, ticket, task);
@@ -221,6 +278,7 @@ impl<C: Controller> Asks<C> {
             share,
             ticket,
             sent,
+            ..
         } = self.in_flight.remove(&task)?;
         let outcome = match &result {
             None => "cancelled",

@@ -199,6 +199,15 @@ impl<K: Clone + Eq + Hash> FairQueue<K> {
         lane.tidy(&share.host);
     }
 
+    /// A question that had its turn is not sent: its place, and its part of the rate, are for another one.
+    pub(super) fn give_back(&mut self, share: &Share) {
+        let rate = self.limits.of(share.kind).rate;
+        if let Some(rate) = rate.and_then(|name| self.rates.get_mut(name)) {
+            rate.give_back();
+        }
+        self.ended(share);
+    }
+
     /// By kind: how many wait, and how many are in flight. A kind stays in the list once there was a question of it.
     pub(super) fn counts(&self) -> impl Iterator<Item = (&'static str, usize, usize)> {
         let kinds = self.kinds.iter();
@@ -448,6 +457,22 @@ mod tests {
             "end broken",
         ];
         assert_eq!(sent, expected);
+    }
+
+    #[test]
+    fn a_turn_that_is_given_back_is_the_next_ones() {
+        let mut queue = FairQueue::new(rated());
+        let now = Instant::now();
+        let begin = share("begin", "a");
+        queue.push(&begin, &"first", 1);
+        queue.push(&begin, &"second", 2);
+        assert_eq!(all_at(&mut queue, now), [(begin.clone(), "first", 1)]);
+        queue.give_back(&begin);
+        queue.push(&begin, &"first", 1);
+        assert_eq!(all_at(&mut queue, now), [(begin.clone(), "second", 2)]);
+        assert_eq!(queue.counts().collect::<Vec<_>>(), [("begin", 1, 1)]);
+        queue.ended(&begin);
+        assert_eq!(all_at(&mut queue, now), [], "the rate is used up");
     }
 
     #[test]

@@ -3,6 +3,9 @@
 //! 1. A plan has an [`Action::Ask`](longshore_core::Action::Ask) with a [`Question`]. The plan goes on at once.
 //! 2. The runner sends the question when it is its turn ([`AskLimits`]), through [`Controller::ask`], for as long as
 //!    the lease is held. One question of a kind, and about the same thing, is in flight for a key at a time.
+//!    Where a question [is recorded first](longshore_core::Question::is_recorded_first), its turn leads to a round: the
+//!    plan records the question and asks again, and only then it is sent. Until that round nothing is on record, so that
+//!    the next process just asks. A [turn](Turn) that no plan uses lapses, and is the next question's.
 //! 3. The answer, or the reason why there is none, leads to a round of the key. `observe` finds it in [`Answers`] and
 //!    cannot take it: it stays until a plan says [`Action::Used`](longshore_core::Action::Used), after the record of
 //!    what it means, or asks again.
@@ -12,7 +15,8 @@
 //! A foreign system that never answers costs its own questions a [`Failed`](longshore_core::Asked::Failed) after their
 //! time limit, and holds its own share of the limits. Kinds, hosts and keys take turns, so that its other questions
 //! wait behind each other and no other system's wait behind them. The same holds for the rates that kinds may share: a
-//! question waits for its rate here, before it is sent. At shutdown the questions in flight are aborted.
+//! question waits for its rate here, before it is sent. At shutdown the questions in flight are aborted, but for those
+//! that are recorded first: the answers that come within 2 s still lead to rounds.
 
 mod answers;
 mod asks;
@@ -30,8 +34,8 @@ use longshore_k8s::Backoff;
 
 #[cfg(doc)]
 use crate::controller::Controller;
-pub use answers::{Answers, Failures, Unanswered, WaitsFor};
-pub(crate) use asks::{Asks, Questions};
+pub use answers::{Answers, Failures, Turn, Unanswered, WaitsFor};
+pub(crate) use asks::{Asks, News, Questions};
 pub use rate::RateLimit;
 
 /// Before a question that failed is sent again, however soon a plan asks again: a controller does not loop with a

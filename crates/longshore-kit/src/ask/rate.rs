@@ -59,6 +59,11 @@ impl Rate {
         self.due = Some(own + self.interval);
         self.last = kind;
     }
+
+    /// A question that was to be sent is not.
+    pub(super) fn give_back(&mut self) {
+        self.due = self.due.and_then(|due| due.checked_sub(self.interval));
+    }
 }
 
 #[cfg(test)]
@@ -90,6 +95,28 @@ mod tests {
             let took = takes(per_second, burst, n);
             assert_eq!(took.as_millis(), expected, "{per_second} {burst} {n}");
         }
+    }
+
+    #[test]
+    fn what_is_given_back_lets_another_one_through_and_no_more() {
+        let mut rate = Rate::new(RateLimit {
+            per_second: 1,
+            burst: 2,
+        });
+        let now = Instant::now();
+        rate.take("put", now);
+        rate.take("put", now);
+        assert!(!rate.is_open(now));
+        rate.give_back();
+        assert!(rate.is_open(now));
+        rate.take("put", now);
+        assert!(!rate.is_open(now));
+        // After a pause that has filled the rate up, there is nothing to be given back.
+        let later = now + Duration::from_secs(60);
+        rate.give_back();
+        rate.take("put", later);
+        rate.take("put", later);
+        assert!(!rate.is_open(later));
     }
 
     #[test]

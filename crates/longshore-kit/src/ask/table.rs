@@ -1,7 +1,11 @@
 //! The questions of all keys of a controller: what is asked, what is sent next, what came of it. Pure: instants are
 //! passed in.
 
-use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use std::{
+    collections::{BTreeMap, VecDeque},
+    sync::Arc,
+    time::Duration,
+};
 
 use jiff::Timestamp;
 use longshore_core::{AskError, Incarnation, Question, QuestionId, Seen};
@@ -9,22 +13,36 @@ use tokio::{task::AbortHandle, time::Instant};
 
 use super::{
     AskLimits,
-    answers::{Answers, Failures, OfKey, Said, Slot, Stage, Step, UnderWay},
+    answers::{Answers, Failures, Lapse, Moved, OfKey, Said, Slot, Stage, Step, UnderWay},
     fair::{FairQueue, Share},
 };
 use crate::controller::Key;
 
 /// All questions of a controller.
 ///
-/// A question is in one place only: it waits for its turn in `queue`, for its time in `later`, or is in flight. What is
-/// dropped leaves nothing behind but, where it was in flight, its share of the limits until its task has ended.
+/// A question is in one place only: it waits for its turn in `queue`, for its time in `later`, for its record in `turns`,
+/// to be sent at once in `ready`, or is in flight. What is dropped leaves nothing behind but, where it was in flight, its
+/// share of the limits until its task has ended.
 #[derive(Debug)]
 pub(super) struct Table<K, Q: Question> {
     keys: BTreeMap<K, OfKey<Q>>,
     queue: FairQueue<K>,
     waiting: BTreeMap<u64, (K, QuestionId)>,
     later: BTreeMap<(Instant, u64), (K, QuestionId)>,
+    /// Those whose turn it is, by when their turns lapse: each counts as one in flight.
+    turns: BTreeMap<(Instant, u64), (K, QuestionId)>,
+    /// Those that are on record, and counted: the next ones to be sent.
+    ready: VecDeque<(K, QuestionId, u64)>,
     n_tickets: u64,
+}
+
+/// What comes next.
+#[derive(Debug)]
+pub(super) enum Due<K, Q> {
+    /// This question is to be sent now. [`sent`](Table::sent) has to follow.
+    Send(ToSend<K, Q>),
+    /// It is the turn of a question of this key, which needs a round.
+    Turn(K),
 }
 
 /// A question to be sent now.
@@ -51,6 +69,8 @@ impl<K: Key, Q: Question> Table<K, Q> {
             queue: FairQueue::new(limits),
             waiting: BTreeMap::new(),
             later: BTreeMap::new(),
+            turns: BTreeMap::new(),
+            ready: VecDeque::new(),
             n_tickets: 0,
         }
     }
@@ -85,13 +105,32 @@ impl<K: Key, Q: Question> Table<K, Q> {
         }
     }
 
-    /// A plan that asks this is about to be applied: from now on its record is known to be ours.
+    /// A plan that asks this is about to be applied: from now on its record is known to be ours, and its turn does not
+    /// lapse before [`applied`](Self::applied).
     pub(super) fn plan(&mut self, key: &K, incarnation: &Incarnation, id: &QuestionId) {
-        self.slots(key, incarnation).entry(id.clone()).or_default();
+        let slot = self.slots(key, incarnation).entry(id.clone()).or_default();
+        if let Some(moved) = slot.plan_turn(true) {
+            self.move_turn(moved);
+        }
+    }
+
+    /// The plan of a round was applied, or has failed: turns that it has not used lapse in their time.
+    pub(super) fn applied(&mut self, key: &K) {
+        let Some(of) = self.keys.get_mut(key) else {
+            return;
+        };
+        if !of.slots.values().any(Slot::has_planned_turn) {
+            return;
+        }
+        let slots = Arc::make_mut(&mut of.slots).values_mut();
+        let moved: Vec<_> = slots.filter_map(|slot| slot.plan_turn(false)).collect();
+        for moved in moved {
+            self.move_turn(moved);
+        }
     }
 
     /// Asks, unless the same question is under way or has an answer that `observed` does not have: that one came while
-    /// the plan was made, and leads to a round of its own.
+    /// the plan was made, and leads to a round of its own. A question whose turn `observed` has is sent.
     pub(super) fn ask(
         &mut self,
         key: &K,
@@ -102,19 +141,20 @@ impl<K: Key, Q: Question> Table<K, Q> {
     ) {
         let id = question.id();
         let backoff = self.queue.limits().of(id.kind).backoff;
+        let turn = observed.turn_ticket(incarnation, &id);
         let observed = observed.ticket(incarnation, &id);
         let slots = self.slots(key, incarnation);
         let slot = slots.entry(id.clone()).or_default();
         let before = match &slot.stage {
-            Stage::UnderWay(_) => return,
+            Stage::UnderWay(_) => {
+                self.use_turn(key, &id, question, turn);
+                return;
+            }
             Stage::Over(said) if observed != Some(said.ticket) => return,
             Stage::Over(said) => Some(said.clone()),
             Stage::Idle => None,
         };
-        let share = Share {
-            kind: question.kind(),
-            host: question.host().to_owned(),
-        };
+        let share = share_of(&question);
         let due = before
             .as_ref()
             .map(|said| due(&question, said, backoff.wait(slot.n_failures)));
@@ -162,36 +202,73 @@ impl<K: Key, Q: Question> Table<K, Q> {
         }
     }
 
-    /// When the next question is due that is sent later, or waits for its rate.
+    /// When the next question is due that is sent later, or waits for its rate, or the next turn lapses.
     pub(super) fn next_due(&self) -> Option<Instant> {
-        let later = self.later.first_key_value().map(|((due, _), _)| *due);
-        later.into_iter().chain(self.queue.next_due()).min()
+        let first = |by_time: &BTreeMap<(Instant, u64), (K, QuestionId)>| {
+            by_time.first_key_value().map(|((due, _), _)| *due)
+        };
+        let timed = first(&self.later).into_iter().chain(first(&self.turns));
+        timed.chain(self.queue.next_due()).min()
     }
 
-    /// The next question that may be sent. [`sent`](Self::sent) has to follow.
-    pub(super) fn next(&mut self, now: Instant) -> Option<ToSend<K, Q>> {
+    /// The next question that may be sent, or whose turn it is.
+    pub(super) fn next(&mut self, now: Instant) -> Option<Due<K, Q>> {
         self.queue_due(now);
+        self.let_turns_lapse(now);
+        if let Some(ready) = self.next_ready() {
+            return Some(Due::Send(ready));
+        }
         loop {
             let (share, key, ticket) = self.queue.pop(now)?;
-            let found = self.waiting.remove(&ticket);
-            let question = found.and_then(|(_, id)| {
-                let under_way = under_way(&mut self.keys, &key, &id, ticket)?;
-                Some((Arc::clone(&under_way.question), id))
-            });
-            match question {
-                Some((question, id)) => {
-                    return Some(ToSend {
-                        key,
-                        id,
-                        question,
-                        share,
-                        ticket,
-                    });
+            if let Some((_, id)) = self.waiting.remove(&ticket)
+                && let Some(under_way) = under_way(&mut self.keys, &key, &id, ticket)
+            {
+                if under_way.question.is_recorded_first() {
+                    let lapse = Lapse::of(now);
+                    under_way.step = Step::Turn(lapse);
+                    self.turns.insert((lapse.due(), ticket), (key.clone(), id));
+                    return Some(Due::Turn(key));
                 }
-                // Whatever is dropped leaves the queue, too.
-                None => self.queue.ended(&share),
+                let question = Arc::clone(&under_way.question);
+                return Some(Due::Send(ToSend {
+                    key,
+                    id,
+                    question,
+                    share,
+                    ticket,
+                }));
+            }
+            // Whatever is dropped leaves the queue, too.
+            self.queue.ended(&share);
+        }
+    }
+
+    /// The next question that is on record and waits for nothing.
+    pub(super) fn next_ready(&mut self) -> Option<ToSend<K, Q>> {
+        while let Some((key, id, ticket)) = self.ready.pop_front() {
+            if let Some(under_way) = under_way(&mut self.keys, &key, &id, ticket) {
+                return Some(ToSend {
+                    question: Arc::clone(&under_way.question),
+                    share: under_way.share.clone(),
+                    key,
+                    id,
+                    ticket,
+                });
             }
         }
+        None
+    }
+
+    /// Whether questions are on record and not sent yet.
+    pub(super) fn has_ready(&self) -> bool {
+        !self.ready.is_empty()
+    }
+
+    /// The keys with answers to questions that are recorded first: no record may say yet what they mean.
+    pub(super) fn unrecorded(&self) -> Vec<K> {
+        let keys = self.keys.iter();
+        let unrecorded = keys.filter(|(_, of)| of.slots.values().any(Slot::waits_for_record));
+        unrecorded.map(|(key, _)| key.clone()).collect()
     }
 
     /// A question that was taken is in flight.
@@ -265,7 +342,61 @@ impl<K: Key, Q: Question> Table<K, Q> {
     #[cfg(test)]
     pub(super) fn len(&self) -> usize {
         let n_slots: usize = self.keys.values().map(|of| of.slots.len()).sum();
-        n_slots + self.later.len() + self.waiting.len()
+        n_slots + self.later.len() + self.waiting.len() + self.turns.len() + self.ready.len()
+    }
+
+    /// A plan has recorded a question whose turn it saw. Where the turn is over, the question waits for another one.
+    fn use_turn(&mut self, key: &K, id: &QuestionId, question: Q, turn: Option<u64>) {
+        let Some(slot) = slot(&mut self.keys, key, id) else {
+            return;
+        };
+        let Stage::UnderWay(under_way) = &mut slot.stage else {
+            return;
+        };
+        let (Step::Turn(lapse), ticket) = (&under_way.step, under_way.ticket) else {
+            return;
+        };
+        if turn != Some(ticket) {
+            return;
+        }
+        self.turns.remove(&(lapse.due(), ticket));
+        let share = share_of(&question);
+        under_way.question = Arc::new(question);
+        slot.question = Some(Arc::clone(&under_way.question));
+        if share == under_way.share {
+            under_way.step = Step::Ready;
+            self.ready.push_back((key.clone(), id.clone(), ticket));
+            return;
+        }
+        // Another foreign system has turns of its own.
+        self.queue.give_back(&under_way.share);
+        under_way.step = Step::Waiting;
+        self.queue.push(&share, key, ticket);
+        under_way.share = share;
+        self.waiting.insert(ticket, (key.clone(), id.clone()));
+    }
+
+    /// A turn lapses at another time than before.
+    fn move_turn(&mut self, Moved { ticket, from, to }: Moved) {
+        if let Some(of) = self.turns.remove(&(from, ticket)) {
+            self.turns.insert((to, ticket), of);
+        }
+    }
+
+    /// Questions whose turns no plan has used wait again, behind the others.
+    fn let_turns_lapse(&mut self, now: Instant) {
+        while let Some(entry) = self.turns.first_entry() {
+            if entry.key().0 > now {
+                return;
+            }
+            let ((_, ticket), (key, id)) = entry.remove_entry();
+            if let Some(under_way) = under_way(&mut self.keys, &key, &id, ticket) {
+                under_way.step = Step::Waiting;
+                self.queue.give_back(&under_way.share);
+                self.queue.push(&under_way.share, &key, ticket);
+                self.waiting.insert(ticket, (key, id));
+            }
+        }
     }
 
     fn queue_due(&mut self, now: Instant) {
@@ -294,6 +425,12 @@ impl<K: Key, Q: Question> Table<K, Q> {
                 self.queue.remove(&under_way.share, key, under_way.ticket);
                 self.waiting.remove(&under_way.ticket);
             }
+            Step::Turn(lapse) => {
+                self.turns.remove(&(lapse.due(), under_way.ticket));
+                self.queue.give_back(&under_way.share);
+            }
+            // What is dropped is passed over in `ready`.
+            Step::Ready => self.queue.give_back(&under_way.share),
             Step::InFlight(abort) => abort.abort(),
         }
     }
@@ -306,6 +443,13 @@ impl<K: Key, Q: Question> Table<K, Q> {
             slots: Arc::default(),
         });
         Arc::make_mut(&mut of.slots)
+    }
+}
+
+fn share_of<Q: Question>(question: &Q) -> Share {
+    Share {
+        kind: question.kind(),
+        host: question.host().to_owned(),
     }
 }
 

@@ -21,7 +21,7 @@ use longshore_core::{
 use tokio::time::{Instant, sleep};
 use tokio_util::sync::CancellationToken;
 
-use super::{Answers, AskLimits, KindLimits, RateLimit, WaitsFor};
+use super::{Answers, AskLimits, KindLimits, RateLimit, Turn, WaitsFor};
 use crate::{Applier, Clock, Controller, Gate, Runner};
 
 mod fairness;
@@ -29,6 +29,7 @@ mod habits;
 mod leases;
 mod lives;
 mod rates;
+mod turns;
 
 /// A clock that goes with the paused time of the test.
 #[derive(Debug)]
@@ -86,10 +87,21 @@ impl Question for Get {
     fn repeats_after(&self) -> Option<Duration> {
         self.every
     }
+
+    fn is_recorded_first(&self) -> bool {
+        self.kind == CREATE
+    }
 }
+
+/// The kind of questions that are recorded first.
+const CREATE: &str = "create";
 
 fn get() -> QuestionId {
     QuestionId::new("get", "")
+}
+
+fn create() -> QuestionId {
+    QuestionId::new(CREATE, "")
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -118,6 +130,9 @@ struct View {
     /// The seconds of the first failure in a row, and of the last one.
     failures: Option<(i64, i64)>,
     recorded: Asked<String>,
+    /// How far the question is that is recorded first, and its turn.
+    created: Asked<String>,
+    turn: Option<Turn>,
 }
 
 /// What a foreign system does with the n-th question that it gets, counted from 1.
@@ -285,6 +300,8 @@ impl Controller for Toy {
                 .failures(&of, &get())
                 .map(|it| (it.first_at.as_second(), it.last_at.as_second())),
             recorded: answers.recorded(&of, &get(), true),
+            created: answers.get(&of, &create()),
+            turn: answers.turn(&of, &create()),
         })
     }
 
