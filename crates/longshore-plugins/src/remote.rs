@@ -1,7 +1,8 @@
 //! The contract of a plugin that makes no resource in Kubernetes: the task runs elsewhere, or not at all.
 //!
 //! A state machine: [`step`](RemotePlugin::step) returns the phase of the task, the state to be stored, and the next
-//! request. The caller persists the first two, sends the request, and steps again with the answer.
+//! request. The caller persists the first two, sends the request, and steps again with the answer. A request that must not
+//! be sent twice is announced: another state is persisted right before it.
 
 use std::time::Duration;
 
@@ -103,6 +104,10 @@ pub struct Step {
     pub state: Vec<u8>,
     /// The next request, to be sent once the state is persisted.
     pub call: Option<Call>,
+    /// The state that says that the request is about to be sent, where a connector that gets it twice does something
+    /// twice. The caller persists it when the request can be sent at once, and sends the request then: before, a process
+    /// that ends leaves nothing behind that may have been sent.
+    pub announced: Option<Vec<u8>>,
     /// When to step again, if no answer comes before.
     pub again: Option<Duration>,
     /// The request that stops a job which no state can tell of, so that [`RemotePlugin::abort`] cannot either.
@@ -117,6 +122,7 @@ impl Step {
             info,
             state,
             call: None,
+            announced: None,
             again: None,
             abort: None,
         }

@@ -58,9 +58,16 @@ impl RemotePlugin for ConnectorPlugin {
         self.config.connector.supported_task_types.clone()
     }
 
-    /// The inputs go with the request that begins the job.
+    /// The inputs go with the request that begins the job. What is new is reported first.
     fn needs_inputs(&self, state: StoredState<'_>) -> bool {
-        WebApiState::read(state).is_ok_and(|it| it.phase == WebApiPhase::AllocationTokenAcquired)
+        WebApiState::read(state).is_ok_and(|it| match it.phase {
+            WebApiPhase::NotStarted => it.token_requested_at.is_some(),
+            WebApiPhase::AllocationTokenAcquired => true,
+            WebApiPhase::ResourcesCreated
+            | WebApiPhase::Succeeded
+            | WebApiPhase::UserFailure
+            | WebApiPhase::SystemFailure => false,
+        })
     }
 
     fn slot(&self, state: StoredState<'_>) -> SlotNeed {
@@ -79,7 +86,8 @@ impl RemotePlugin for ConnectorPlugin {
         let state = WebApiState::read(round.state)?;
         Ok(match state.phase {
             WebApiPhase::NotStarted if !round.has_slot => wait(state, round),
-            WebApiPhase::NotStarted => announce(state, round),
+            WebApiPhase::NotStarted if state.token_requested_at.is_none() => enter(state, round),
+            WebApiPhase::NotStarted => begin(&state, context),
             WebApiPhase::AllocationTokenAcquired => create(state, context, round),
             WebApiPhase::ResourcesCreated => self.monitor(state, context, round),
             WebApiPhase::Succeeded | WebApiPhase::UserFailure | WebApiPhase::SystemFailure => {
@@ -109,28 +117,45 @@ fn wait(mut state: WebApiState, round: &Round<'_>) -> Step {
     Step::quiet(info, state.encode())
 }
 
-/// Records that a request to begin the job is about to be sent: a connector that gets it twice begins two jobs.
-fn announce(mut state: WebApiState, round: &Round<'_>) -> Step {
-    state.phase = WebApiPhase::AllocationTokenAcquired;
+/// Reports that the job waits for its turn.
+fn enter(mut state: WebApiState, round: &Round<'_>) -> Step {
     state.token_requested_at = Some(round.now);
     Step {
         again: Some(Duration::ZERO),
-        ..Step::quiet(
-            PhaseInfo::of(Phase::Queued, "asking the connector"),
-            state.encode(),
-        )
+        ..Step::quiet(asking(), state.encode())
     }
 }
 
+fn asking() -> PhaseInfo {
+    PhaseInfo::of(Phase::Queued, "asking the connector")
+}
+
+/// Requests the job. That the request is about to be sent is recorded right before: a connector that gets it twice begins
+/// two jobs.
+fn begin(state: &WebApiState, context: &TaskContext) -> Step {
+    match request::create(context) {
+        Ok(call) => {
+            let announced = WebApiState {
+                phase: WebApiPhase::AllocationTokenAcquired,
+                ..state.clone()
+            };
+            Step {
+                call: Some(call),
+                announced: Some(announced.encode()),
+                ..Step::quiet(asking(), state.encode())
+            }
+        }
+        Err(error) => Step::quiet(error.into(), state.encode()),
+    }
+}
+
+/// What comes of a request that is on record.
 fn create(mut state: WebApiState, context: &TaskContext, round: &Round<'_>) -> Step {
     match &round.answer {
         None if round.is_state_ours => match request::create(context) {
             Ok(call) => Step {
                 call: Some(call),
-                ..Step::quiet(
-                    PhaseInfo::of(Phase::Queued, "asking the connector"),
-                    state.encode(),
-                )
+                ..Step::quiet(asking(), state.encode())
             },
             Err(error) => Step::quiet(error.into(), state.encode()),
         },

@@ -26,7 +26,7 @@ const META_TYPE: &str = "github.com/flyteorg/flyte/v2/flyteplugins/go/tasks/plug
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(u8)]
 pub enum WebApiPhase {
-    /// No request was sent.
+    /// No request was sent: the job waits for a slot, or for its turn.
     #[default]
     NotStarted = 0,
     /// The request to begin the job is about to be sent, or it was sent and its answer is not known.
@@ -71,7 +71,7 @@ pub struct WebApiState {
     pub resource_meta: Option<ResourceMeta>,
     /// Questions in a row that failed.
     pub sync_failures: u32,
-    /// When the request to begin the job was about to be sent.
+    /// Since when the job waits for a slot, or for its turn.
     pub token_requested_at: Option<Timestamp>,
     /// Why the last question failed.
     pub error_message: String,

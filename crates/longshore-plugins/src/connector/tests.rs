@@ -157,11 +157,18 @@ impl World {
         step
     }
 
-    /// Up to the job that was begun.
-    fn launched() -> Self {
+    /// Up to the record that the connector is about to be asked.
+    fn announced() -> Self {
         let mut world = Self::new();
         world.step(true, None);
-        world.step(true, None);
+        let step = world.step(true, None);
+        world.state = step.announced.unwrap();
+        world
+    }
+
+    /// Up to the job that was begun.
+    fn launched() -> Self {
+        let mut world = Self::announced();
         let response = CreateTaskResponse {
             resource_meta: vec![7],
         };
@@ -183,9 +190,25 @@ fn told(resource: &Value) -> Option<Answer> {
 fn the_connector_is_asked_to_begin_once_it_is_remembered_that_it_will_be() {
     let mut world = World::new();
     let first = world.step(false, None);
-    assert_eq!(first.call, None);
+    assert_eq!((first.call, first.announced), (None, None));
     assert_eq!(first.again, Some(Duration::ZERO));
-    let second = world.step(true, None);
+    // Whoever goes on with it: the connector was not asked.
+    let second = world.step(false, None);
+    assert_eq!(second.state, first.state);
+    assert_eq!(world.step(true, None), second, "it waits for its turn");
+    world.state = second.announced.unwrap();
+    let announced = WebApiState::read(stored(&world.state)).unwrap();
+    let waiting = WebApiState::read(stored(&first.state)).unwrap();
+    let phases = (waiting.phase, announced.phase);
+    let expected = (
+        WebApiPhase::NotStarted,
+        WebApiPhase::AllocationTokenAcquired,
+    );
+    assert_eq!(phases, expected);
+    assert_eq!(announced.token_requested_at, waiting.token_requested_at);
+    // The record was written, and its answer was lost.
+    let again = world.step(true, None);
+    assert_eq!((&again.call, again.announced), (&second.call, None));
     let Some(Call {
         category,
         request: crate::Request::Create(request),
@@ -284,7 +307,8 @@ fn a_job_waits_for_room_and_takes_it_until_it_ends() {
     }
     let step = world.step(true, None);
     assert_eq!(digest(&step.info), "Queued: asking the connector");
-    assert_eq!(slot(&world), SlotNeed::Taken);
+    assert_eq!(slot(&world), SlotNeed::Wanted);
+    assert_eq!(slot(&World::announced()), SlotNeed::Taken);
     let mut world = World::launched();
     assert_eq!(slot(&world), SlotNeed::Taken);
     world.step(true, told(&json!({"phase": "SUCCEEDED"})));
@@ -319,8 +343,7 @@ fn limits_are_those_that_somebody_has_configured() {
 
 #[test]
 fn a_job_that_may_have_been_begun_is_not_begun_again_in_this_attempt() {
-    let mut world = World::new();
-    world.step(true, None);
+    let mut world = World::announced();
     // The process ended here, and another one goes on.
     let step = world.step(false, None);
     assert_eq!(step.call, None);
@@ -329,8 +352,7 @@ fn a_job_that_may_have_been_begun_is_not_begun_again_in_this_attempt() {
 
 #[test]
 fn a_connector_that_does_not_begin_the_job_costs_an_attempt() {
-    let mut world = World::new();
-    world.step(true, None);
+    let mut world = World::announced();
     let step = world.step(true, Some(Answer::Failed("down".to_owned())));
     assert_eq!(
         digest(&step.info),
@@ -430,9 +452,7 @@ fn an_answer_of_any_length_is_kept_in_short() {
 #[test]
 fn a_job_that_cannot_be_stored_is_deleted_and_its_task_fails() {
     for (length, is_stored) in [(MAX_RESOURCE_META, true), (3 << 20, false)] {
-        let mut world = World::new();
-        world.step(true, None);
-        world.step(true, None);
+        let mut world = World::announced();
         let response = CreateTaskResponse {
             resource_meta: vec![7; length],
         };
