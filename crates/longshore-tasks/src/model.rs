@@ -17,6 +17,7 @@ use longshore_api::{
 };
 use longshore_core::{Asked, Incarnation, ObjectRef, QuestionId, Resource, Seen};
 use longshore_k8s::metadata::is_deleting;
+use longshore_kit::Turn;
 use longshore_plugins::{
     Call, HeadPod, K8sState, Launch, Phase, PhaseInfo, Plugin, PluginState, ReasonInfo,
     RemotePlugin, StateError, Step, TASK_ACTION, TaskContext,
@@ -167,6 +168,8 @@ pub struct RemoteTask {
     pub slot: Option<SlotChange>,
     /// Whether its connector was asked from the state on record, and has to answer before the next step.
     pub is_under_way: bool,
+    /// How far the request is that the step announces; `None` where it was not asked for.
+    pub turn: Option<Turn>,
     /// Whether the step was taken upon the answer that its job was begun.
     pub is_begun: bool,
     /// The question whose answer the step was taken upon, where it does not stay until another state is on record.
@@ -428,6 +431,7 @@ impl RemoteTask {
             written: Asked::NotAsked,
             slot: None,
             is_under_way: false,
+            turn: None,
             is_begun: false,
             answered: None,
             abort: None,

@@ -164,9 +164,9 @@ pub enum TaskQuestion {
         entry: Entry,
     },
     /// Ask a connector about a job. A connector that is asked twice begins two jobs: that it is about to be asked is on
-    /// record before.
+    /// record before it is, and not before its turn.
     Connector {
-        /// The [`fingerprint`] of the state on record from which it is asked.
+        /// The [`fingerprint`] of the state that is on record when it is asked.
         of: String,
         /// What is asked.
         call: Box<Call>,
@@ -274,6 +274,10 @@ impl Question for TaskQuestion {
             | Self::Release { .. }
             | Self::Report(_) => String::new(),
         }
+    }
+
+    fn is_recorded_first(&self) -> bool {
+        self.kind() == CREATE
     }
 }
 
@@ -447,6 +451,8 @@ pub(crate) mod spent {
         pub(crate) of: Option<&'a str>,
         /// The fingerprint of its state on record.
         pub(crate) state: &'a str,
+        /// That of the state that its next request announces.
+        pub(crate) announced: Option<&'a str>,
     }
 
     /// Whether the answer to this question is of no use in this stage.
@@ -458,7 +464,8 @@ pub(crate) mod spent {
             DIRECTORY | COPY => stage.is_launched || about != stage.prefix,
             OUTCOME => stage.of != Some(about),
             OUTPUTS | EXISTS | PUT => about != stage.prefix,
-            CREATE | STATUS | DELETE => about != stage.state,
+            CREATE => about != stage.state && Some(about) != stage.announced,
+            STATUS | DELETE => about != stage.state,
             _ => false,
         }
     }
@@ -512,6 +519,7 @@ mod tests {
             prefix: "s3://b/1",
             of: None,
             state: "s",
+            announced: Some("s, announced"),
         };
         let launched = Stage {
             is_launched: true,
@@ -532,6 +540,9 @@ mod tests {
             (RESERVE, "", false, false),
             (RELEASE, "", false, false),
             (CREATE, "s", false, false),
+            (CREATE, "s, announced", false, false),
+            (CREATE, "the state before", true, true),
+            (STATUS, "s, announced", true, true),
             (STATUS, "the state before", true, true),
         ] {
             let id = QuestionId::new(kind, about);

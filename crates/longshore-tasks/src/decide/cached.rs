@@ -46,6 +46,11 @@ pub(super) trait Attempt {
     /// What has ended, and may have left something behind: see [`TaskQuestion::Outcome`].
     fn ended(&self, round: &Round<'_>) -> Option<String>;
 
+    /// What [`TaskQuestion::Connector`] is about that waits for its turn.
+    fn announced(&self) -> Option<String> {
+        None
+    }
+
     /// What was published of it last.
     fn last(&self, round: &Round<'_>) -> K8sState;
 

@@ -70,7 +70,7 @@ use self::cached::Attempt;
 use crate::{
     config::Policy,
     model::{Action, Child, Fact, Invalid, Note, Task, Work},
-    questions::{TaskQuestion, fingerprint, spent},
+    questions::{CREATE, TaskQuestion, fingerprint, spent},
     status,
 };
 
@@ -212,9 +212,12 @@ fn remember(round: &Round<'_>, task: &Task, mut plan: ActionPlan) -> ActionPlan 
 ///
 /// They are cancelled last, because an answer outlives each record that may fail.
 fn cancel_reads(round: &Round<'_>, mut plan: ActionPlan) -> ActionPlan {
+    let state = fingerprint(&round.action.status.plugin_state);
+    // A job whose request waits for its turn is not begun any more.
+    let is_unsent = |id: &longshore_core::QuestionId| id.kind == CREATE && id.about != state;
     let asked = round.action.asked.iter();
-    let reads = asked.filter(|id| TaskQuestion::only_reads(id.kind));
-    plan.actions.extend(reads.cloned().map(Do::Used));
+    let unneeded = asked.filter(|id| TaskQuestion::only_reads(id.kind) || is_unsent(id));
+    plan.actions.extend(unneeded.cloned().map(Do::Used));
     plan
 }
 
@@ -224,13 +227,14 @@ fn cancel_reads(round: &Round<'_>, mut plan: ActionPlan) -> ActionPlan {
 fn use_up(round: &Round<'_>, task: &impl Attempt, mut plan: ActionPlan) -> ActionPlan {
     let ends = |step: &Step| matches!(step, Do::Persist(record) if record.status.is_terminal());
     let is_end = plan.actions.iter().any(ends);
-    let ended = task.ended(round);
+    let (ended, announced) = (task.ended(round), task.announced());
     let stage = spent::Stage {
         is_launched: task.is_launched(round),
         needs_inputs: task.needs_inputs(round),
         prefix: &task.context().paths.output_prefix,
         of: ended.as_deref(),
         state: &fingerprint(&round.action.status.plugin_state),
+        announced: announced.as_deref(),
     };
     let asked = round.action.asked.iter();
     let used = asked.filter(|id| is_end || spent::is_spent(id, stage));

@@ -1,16 +1,19 @@
 //! The current attempt of a task that makes no resource: what its plugin wants remembered is written first, then done.
 //!
 //! A crash between the record and the question leaves a state that says that the question was about to be asked: what
-//! the plugin makes of that is its own to say, and it does not ask twice what must not be asked twice.
+//! the plugin makes of that is its own to say, and it does not ask twice what must not be asked twice. Such a question
+//! first waits for its turn, of which nothing is on record; the round that has the turn writes the record and asks. So a
+//! process that ends leaves such states of those jobs only whose turn had come.
 //!
 //! Which job a connector has begun, nothing but its answer says. It is on record before anything is reported, because a
-//! report may hang for as long as the events service does. This is the one status that is written without a report: it
-//! says nothing that the run service would be told, and the next step reports the job.
+//! report may hang for as long as the events service does. This status and that of a turn are the only ones that are
+//! written without a report: they say nothing that the run service would be told, and the next step reports the job.
 
 use std::{sync::Arc, time::Duration};
 
 use longshore_api::flyte::TaskActionStatus;
 use longshore_core::{Action as Do, Asked, Next, Plan, Question as _};
+use longshore_kit::Turn;
 use longshore_plugins::{ErrorKind, K8sState, Phase, PhaseInfo, STATE_VERSION, Step, TaskContext};
 
 use super::{
@@ -50,6 +53,11 @@ impl Attempt for RemoteTask {
 
     fn ended(&self, round: &Round<'_>) -> Option<String> {
         Some(round.action.attempt().to_string())
+    }
+
+    fn announced(&self) -> Option<String> {
+        let announced = self.step.as_ref().ok()?.announced.as_ref()?;
+        Some(fingerprint(announced))
     }
 
     fn last(&self, _: &Round<'_>) -> K8sState {
@@ -123,14 +131,18 @@ fn decide(round: &Round<'_>, task: &RemoteTask) -> ActionPlan {
 /// Records the job that its connector has begun, and nothing else; `None` where none was, or the status has it.
 pub(super) fn record_job(round: &Round<'_>, task: &RemoteTask) -> Option<ActionPlan> {
     let step = task.step.as_ref().ok().filter(|_| task.is_begun)?;
-    let status = TaskActionStatus {
-        plugin_state: step.state.clone(),
+    Some(Plan {
+        actions: vec![record_state(round, &step.state)],
+        ..Plan::after(Duration::ZERO)
+    })
+}
+
+/// Records what the plugin wants remembered, and nothing that anybody would be told.
+fn record_state(round: &Round<'_>, state: &[u8]) -> super::Step {
+    round.record(TaskActionStatus {
+        plugin_state: state.to_vec(),
         plugin_state_version: STATE_VERSION,
         ..round.action.status.clone()
-    };
-    Some(Plan {
-        actions: vec![round.record(status)],
-        ..Plan::after(Duration::ZERO)
     })
 }
 
@@ -151,10 +163,28 @@ fn go_on(round: &Round<'_>, task: &RemoteTask, step: &Step) -> ActionPlan {
         let next = step.again.map_or(Next::AwaitChange, Next::After);
         return Plan { actions, next };
     };
-    // The answer leads to a round.
-    let of = fingerprint(on_record(round, &actions));
     let call = Box::new(call.clone());
-    actions.push(Do::Ask(TaskQuestion::Connector { of, call }));
+    let Some(announced) = &step.announced else {
+        // The answer leads to a round.
+        let of = fingerprint(on_record(round, &actions));
+        actions.push(Do::Ask(TaskQuestion::Connector { of, call }));
+        return Plan::of(actions);
+    };
+    let of = fingerprint(announced);
+    let ask = Do::Ask(TaskQuestion::Connector { of, call });
+    match task.turn {
+        None => actions.push(ask),
+        // Its turn leads to a round.
+        Some(Turn::ToCome) => {}
+        Some(Turn::Now) if actions.is_empty() => {
+            actions.extend([record_state(round, announced), ask]);
+        }
+        // What is news is told first; the turn lasts for that long.
+        Some(Turn::Now) => {
+            let next = Next::After(Duration::ZERO);
+            return Plan { actions, next };
+        }
+    }
     Plan::of(actions)
 }
 

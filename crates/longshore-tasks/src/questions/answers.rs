@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use longshore_core::{Asked, Incarnation, Question as _, QuestionId};
-use longshore_kit::{Answers, Failures};
+use longshore_kit::{Answers, Failures, Turn};
 use longshore_plugins::{Answer, CacheKey};
 use longshore_proto::flyteidl2::core::LiteralMap;
 
@@ -109,6 +109,19 @@ impl ActionAnswers<'_> {
         } else {
             create
         }
+    }
+
+    /// The turn of a question that is not sent; `None` where it is not asked, or may have been sent.
+    pub(crate) fn turn(&self, id: &QuestionId) -> Option<Turn> {
+        self.answers.turn(self.incarnation, id)
+    }
+
+    /// How far the request is that a state announces, and whether it may have been sent and has no answer.
+    pub(crate) fn announced(&self, state: &[u8]) -> (Option<Turn>, bool) {
+        let id = QuestionId::new(CREATE, fingerprint(state));
+        let (turn, asked) = (self.turn(&id), self.answers.get(self.incarnation, &id));
+        let is_sent = turn.is_none() && matches!(asked, Asked::UnderWay { .. });
+        (turn, is_sent)
     }
 
     /// Whether the job of this state is ended.

@@ -3,6 +3,7 @@
 use jiff::Timestamp;
 use longshore_api::flyte::{CONDITION_PROGRESSING, TaskActionStatus};
 use longshore_core::Asked;
+use longshore_kit::Turn;
 use longshore_plugins::{Answer, K8sState, Phase, Round, SlotNeed, Step, StoredState};
 
 use super::own_states::is_last;
@@ -29,10 +30,13 @@ pub(crate) fn assemble(
     let state = stored(status);
     task.context.last = last(status);
     let (id, asked) = answers.connector(state.bytes);
+    let turn = answers.turn(&id);
     let answer = match asked {
         Asked::NotAsked | Asked::AskedByAnother => None,
+        // It is on record, and was not sent.
+        Asked::UnderWay { .. } if turn == Some(Turn::Now) => None,
         // An action that is being deleted needs to know whether CreateTask began a job, and not how far the job is.
-        Asked::UnderWay { .. } if is_deleting && id.kind != CREATE => None,
+        Asked::UnderWay { .. } if is_deleting && (id.kind != CREATE || turn.is_some()) => None,
         Asked::UnderWay { .. } => {
             task.is_under_way = true;
             return;
@@ -49,8 +53,13 @@ pub(crate) fn assemble(
         task.abort = task.plugin.abort(&task.context, state).ok().flatten();
         return;
     }
+    task.slot = slot_change(task, state, slot);
+    if task.slot.is_some() {
+        return;
+    }
+    let has_slot = slot != SlotState::Waiting;
     // A job that was begun has them: its record waits for no store.
-    if !is_begun && task.plugin.needs_inputs(state) {
+    if !is_begun && has_slot && task.plugin.needs_inputs(state) {
         let inputs = answers.inputs();
         let answer = inputs.answer().cloned();
         task.inputs = Some(without_answer(inputs));
@@ -59,18 +68,18 @@ pub(crate) fn assemble(
         };
         task.context.inputs = answer.map(|inputs| inputs.as_deref().cloned());
     }
-    task.slot = slot_change(task, state, slot);
-    if task.slot.is_some() {
-        return;
-    }
     let round = Round {
         state,
         is_state_ours,
         answer,
-        has_slot: slot != SlotState::Waiting,
+        has_slot,
         now,
     };
     task.step = task.plugin.step(&task.context, &round);
+    let announced = task.step.as_ref().ok();
+    if let Some(announced) = announced.and_then(|step| step.announced.as_ref()) {
+        (task.turn, task.is_under_way) = answers.announced(announced);
+    }
     // A step that fails has its end to record.
     let goes_on = |step: &Step| !step.info.phase.is_terminal();
     task.is_begun = is_begun && task.step.as_ref().is_ok_and(goes_on);

@@ -13,14 +13,14 @@ use std::{
 
 use async_trait::async_trait;
 use longshore_api::flyte::CONDITION_WAITING;
-use longshore_plugins::{Answer, Call, Request};
+use longshore_plugins::{Answer, Call, Limit, Request};
 use longshore_tasks::{
     events::{ActionEvent, ActionEvents, ActionPhase, NotPublished},
     remote::{AskConnectors, ConnectorError},
 };
 use longshore_test::Faults;
 use tokio::{
-    task::AbortHandle,
+    task::{AbortHandle, JoinHandle},
     time::{Instant, sleep, timeout},
 };
 use tokio_util::sync::CancellationToken;
@@ -133,13 +133,19 @@ impl Systems {
 
     /// Starts the executor, which ends when it is aborted, as in a crash.
     fn start(&self, world: &World) -> AbortHandle {
+        self.start_until(world, CancellationToken::new())
+            .abort_handle()
+    }
+
+    /// Starts the executor, which ends in order when `stop` is cancelled.
+    fn start_until(&self, world: &World, stop: CancellationToken) -> JoinHandle<()> {
         let process = Faults::none().start();
         let executor = world.executor(&process);
         let executor = executor
             .with_events(Arc::new(self.clone()))
             .with_connectors(Arc::new(self.clone()));
-        let run = executor.run(world.client(&process), CancellationToken::new());
-        tokio::spawn(run).abort_handle()
+        let run = executor.run(world.client(&process), stop);
+        tokio::spawn(run)
     }
 
     fn n_asked(&self, operation: &str) -> usize {
@@ -323,5 +329,100 @@ async fn aborts_on_a_broken_connector_keep_no_job_of_another_one_waiting() {
         "{n_writes} in {:?}",
         started.elapsed()
     );
+    executor.abort();
+}
+
+/// A world in which two writes go to connectors at once, and one a second.
+async fn slow_world() -> Arc<World> {
+    let story = Story::of("slow connectors", &[]).with_operators();
+    let story = story.configured(|config| {
+        config.plugins.connector.web_api.writes = Limit {
+            per_second: 1,
+            burst: 2,
+        };
+    });
+    story.world().await
+}
+
+/// Each of five jobs is begun once, in the first attempt of its action.
+async fn five_are_begun_once(world: &World, systems: &Systems) {
+    until(|| systems.n_asked(CREATE) == 5).await;
+    sleep(Duration::from_secs(10)).await;
+    let times: Vec<_> = systems.jobs().iter().map(|job| job.times).collect();
+    assert_eq!(times, [1; 5]);
+    let actions = world.actions().await;
+    let attempts: Vec<_> = actions
+        .iter()
+        .map(|action| action["status"]["attempts"].as_u64())
+        .collect();
+    assert_eq!(attempts, [Some(1); 5], "{actions:?}");
+    assert_eq!(systems.n_asked(CREATE), 5);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_crash_costs_no_attempt_of_a_job_whose_turn_had_not_come() {
+    let world = slow_world().await;
+    let systems = Systems::new(|_, _| Habit::Answers);
+    let first = systems.start(&world);
+    for n in 0..5 {
+        begin(&world, &format!("job-long-{n}")).await;
+    }
+    until(|| systems.n_asked(CREATE) == 2).await;
+    // The answers are recorded, and the others wait.
+    sleep(Duration::from_millis(500)).await;
+    assert_eq!(systems.n_asked(CREATE), 2);
+    first.abort();
+    let second = systems.start(&world);
+    five_are_begun_once(&world, &systems).await;
+    second.abort();
+}
+
+/// The answers come within the time that the executor has for its end.
+#[tokio::test(start_paused = true)]
+async fn a_stop_sends_no_further_request_and_records_the_jobs_that_were_begun() {
+    let world = slow_world().await;
+    let systems = Systems::new(|operation, _| match operation {
+        CREATE => Habit::AnswersAfter(Duration::from_millis(1500)),
+        _ => Habit::Answers,
+    });
+    let stop = CancellationToken::new();
+    let first = systems.start_until(&world, stop.clone());
+    for n in 0..5 {
+        begin(&world, &format!("job-long-{n}")).await;
+    }
+    until(|| systems.n_asked(CREATE) == 2).await;
+    let stopped = Instant::now();
+    stop.cancel();
+    first.await.unwrap();
+    let took = stopped.elapsed();
+    assert!(took < Duration::from_secs(3), "{took:?}");
+    assert_eq!(systems.n_asked(CREATE), 2);
+    let second = systems.start(&world);
+    five_are_begun_once(&world, &systems).await;
+    second.abort();
+}
+
+/// A job that waits for its turn holds nobody who deletes its action, and is not begun any more.
+#[tokio::test(start_paused = true)]
+async fn a_job_that_is_deleted_before_its_turn_is_not_begun() {
+    let world = slow_world().await;
+    let systems = Systems::new(|_, _| Habit::Answers);
+    let executor = systems.start(&world);
+    for n in 0..9 {
+        begin(&world, &format!("job-long-{n}")).await;
+    }
+    until(|| systems.n_asked(CREATE) == 2).await;
+    sleep(Duration::from_millis(500)).await;
+    for n in 2..9 {
+        delete_action(&world.place, &format!("job-long-{n}")).await;
+    }
+    let gone = async {
+        while world.actions().await.len() > 2 {
+            sleep(Duration::from_millis(10)).await;
+        }
+    };
+    timeout(Duration::from_secs(2), gone).await.unwrap();
+    sleep(Duration::from_secs(20)).await;
+    assert_eq!(systems.n_asked(CREATE), 2);
     executor.abort();
 }

@@ -77,7 +77,7 @@ impl Story {
         }
     }
 
-    const fn configured(self, configure: fn(&mut TasksConfig)) -> Self {
+    pub(crate) const fn configured(self, configure: fn(&mut TasksConfig)) -> Self {
         Self { configure, ..self }
     }
 

@@ -2,8 +2,10 @@
 
 mod begun;
 mod limits;
+mod turns;
 
 use longshore_core::{QuestionId, UnknownCause};
+use longshore_kit::Turn;
 use longshore_plugins::{
     Call, Config, PhaseInfo, RemotePlugin, Request, Round as PluginRound, StateError, Step,
     StoredState, TaskContext,
@@ -50,6 +52,7 @@ struct Remote {
     written: Seen<()>,
     inputs: Option<Seen<()>>,
     is_under_way: bool,
+    turn: Option<Turn>,
     is_begun: bool,
     answered: Option<QuestionId>,
     abort: Option<Call>,
@@ -68,6 +71,7 @@ fn remote(phase: Phase) -> Remote {
         written: Seen::Absent,
         inputs: None,
         is_under_way: false,
+        turn: None,
         is_begun: false,
         answered: None,
         abort: None,
@@ -163,6 +167,7 @@ impl Remote {
             written: world::asked(&self.written, EPOCH),
             slot: None,
             is_under_way: self.is_under_way,
+            turn: self.turn,
             is_begun: self.is_begun,
             answered: self.answered.clone(),
             abort: self.abort.clone(),
