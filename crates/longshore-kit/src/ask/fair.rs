@@ -460,22 +460,6 @@ mod tests {
     }
 
     #[test]
-    fn a_turn_that_is_given_back_is_the_next_ones() {
-        let mut queue = FairQueue::new(rated());
-        let now = Instant::now();
-        let begin = share("begin", "a");
-        queue.push(&begin, &"first", 1);
-        queue.push(&begin, &"second", 2);
-        assert_eq!(all_at(&mut queue, now), [(begin.clone(), "first", 1)]);
-        queue.give_back(&begin);
-        queue.push(&begin, &"first", 1);
-        assert_eq!(all_at(&mut queue, now), [(begin.clone(), "second", 2)]);
-        assert_eq!(queue.counts().collect::<Vec<_>>(), [("begin", 1, 1)]);
-        queue.ended(&begin);
-        assert_eq!(all_at(&mut queue, now), [], "the rate is used up");
-    }
-
-    #[test]
     fn what_waits_for_a_rate_only_is_told_from_what_waits_for_those_in_flight() {
         let mut queue = FairQueue::new(rated());
         let now = Instant::now();

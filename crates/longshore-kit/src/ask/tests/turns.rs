@@ -1,6 +1,9 @@
 //! Questions that are recorded first: nothing is on record of them before their turns.
 
-use super::*;
+use super::{
+    super::table::{Due, Now, Table},
+    *,
+};
 
 /// One question to a host at a time.
 fn one_at_a_time() -> AskLimits {
@@ -28,14 +31,16 @@ fn one_a_second() -> AskLimits {
         .kind(CREATE, of_rate)
 }
 
+fn question() -> Get {
+    Get {
+        kind: CREATE,
+        ..Get::new("a")
+    }
+}
+
 /// Records that it is asked when its turn has come, and records the answer.
 fn recorded(view: &View) -> ToyPlan {
-    let ask = || {
-        Action::Ask(Get {
-            kind: CREATE,
-            ..Get::new("a")
-        })
-    };
+    let ask = || Action::Ask(question());
     match (&view.created, view.turn) {
         (Asked::NotAsked, _) => Plan::of(vec![ask()]),
         (Asked::UnderWay { .. }, Some(Turn::Now)) => {
@@ -88,6 +93,44 @@ async fn a_turn_that_no_plan_uses_is_the_next_ones() {
     assert_eq!(seconds(&toy, 0), [0, 0, 11, 12]);
 }
 
+/// The first turn lapses after ten seconds: from then on one more is sent.
+#[tokio::test(start_paused = true)]
+async fn a_turn_that_lapses_uses_up_no_rate() {
+    let toy = Toy::new(|_, _| Habit::Hangs, not_at_first);
+    let runner = runner(&toy).asking(one_a_second());
+    run(runner, 0..30, Duration::from_millis(15_500)).await;
+    assert_eq!(keys(&toy, "asking"), Vec::from_iter(1..=16));
+    assert_eq!(toy.n_sent(), 16);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_turn_that_is_dropped_leaves_nothing_behind() {
+    let mut table = Table::<u32, Get>::new(one_at_a_time());
+    let now = Now {
+        instant: Instant::now(),
+        at: Timestamp::UNIX_EPOCH,
+    };
+    let incarnation = Incarnation::of("u");
+    for key in 0..9 {
+        table.ask(&key, &incarnation, question(), &Answers::none(), now);
+    }
+    assert!(matches!(table.next(now.instant), Some(Due::Turn(0))));
+    assert!(table.next(now.instant).is_none());
+    // It is on record, and not sent yet.
+    let observed = table.answers(&0, now.instant);
+    table.plan(&0, &incarnation, &create());
+    table.ask(&0, &incarnation, question(), &observed, now);
+    assert!(table.has_ready());
+    table.keep(&0, &Seen::Absent);
+    assert!(matches!(table.next(now.instant), Some(Due::Turn(1))));
+    for key in 1..9 {
+        table.keep(&key, &Seen::Absent);
+    }
+    assert!(table.next(now.instant).is_none());
+    assert_eq!((table.len(), table.has_ready()), (0, false));
+    assert_eq!(table.counts().collect::<Vec<_>>(), [(CREATE, 0, 0)]);
+}
+
 #[tokio::test(start_paused = true)]
 async fn the_turn_of_an_object_that_is_gone_is_the_next_ones_at_once() {
     let toy = Toy::new(|_, _| Habit::Answers(secs(1), "begun"), not_at_first);
@@ -128,7 +171,7 @@ async fn what_is_on_record_when_the_lease_is_lost_was_sent() {
 
 #[tokio::test(start_paused = true)]
 async fn shutdown_sends_nothing_more_and_records_the_answers_that_come() {
-    let habits = |question: &Get, _| {
+    let habits = |question: &Get, _: usize| {
         if question.kind == CREATE {
             Habit::Answers(Duration::from_millis(1500), "begun")
         } else {
