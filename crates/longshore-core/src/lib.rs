@@ -9,6 +9,7 @@
 
 pub mod ask;
 pub mod error;
+pub mod form;
 pub mod names;
 pub mod object;
 pub mod plan;
@@ -17,6 +18,7 @@ pub mod text;
 
 pub use ask::{AskError, Asked, Incarnation, NoAnswer, Question, QuestionId};
 pub use error::{Class, Classify};
+pub use form::StatusForm;
 pub use object::{ObjectRef, Resource, Scope};
 pub use plan::{
     Action, Announcement, ChildIdentity, Create, Delete, EventType, Never, Next, Patch, PatchKind,

@@ -31,8 +31,9 @@ use crate::{
 };
 
 pub use abort::{Abort, AbortRefused};
-pub use form::StatusForm;
+pub(crate) use form::InForm;
 pub use held::{Blocked, CreateFailure, Refused, Said, Unanswered, Undone};
+pub use longshore_core::StatusForm;
 pub use slots::{QuotaScope, SlotChange, SlotState};
 
 /// The address of a TaskAction.

@@ -18,7 +18,7 @@ use super::{
 use crate::{
     build,
     data::Outcome,
-    model::{Belongs, Blocked, Child, CreateFailure, LaunchId, Task},
+    model::{Belongs, Blocked, Child, CreateFailure, InForm, LaunchId, Task},
 };
 
 /// Between two looks at a name that is taken: at least, and at most.

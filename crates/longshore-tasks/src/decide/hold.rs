@@ -22,7 +22,7 @@ use super::{
     undone::{self, SAID_AFTER},
 };
 use crate::{
-    model::{Action, Belongs, CreateFailure, Fact, Refused, StatusForm, Unanswered, Work},
+    model::{Action, Belongs, CreateFailure, Fact, InForm, Refused, StatusForm, Unanswered, Work},
     questions::TaskQuestion,
     status,
 };

@@ -69,7 +69,7 @@ use serde_json::Value;
 use self::cached::Attempt;
 use crate::{
     config::Policy,
-    model::{Action, Child, Fact, Invalid, Note, Task, Work},
+    model::{Action, Child, Fact, InForm, Invalid, Note, Task, Work},
     questions::{CREATE, TaskQuestion, fingerprint, spent},
     status,
 };

@@ -13,7 +13,7 @@ use super::{ActionPlan, Round, Step, attempt::REASON_SUBMITTED, cached, merge, r
 use crate::{
     catalog::CatalogCacheStatus,
     events::{ActionEvent, action_phase},
-    model::{Belongs, Child, PendingChange, StatusForm, Task, Work},
+    model::{Belongs, Child, InForm, PendingChange, StatusForm, Task, Work},
     status,
 };
 

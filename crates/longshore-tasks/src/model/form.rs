@@ -1,7 +1,7 @@
 //! The form of a status: an object has a limit of size, and the spec of an action has its part of it.
 
 use longshore_api::flyte::TaskActionStatus;
-use longshore_core::text::shorten_to;
+use longshore_core::{StatusForm, text::shorten_to};
 use longshore_plugins::{PhaseInfo, PluginState};
 
 use crate::status::leave_out;
@@ -11,48 +11,29 @@ const SHORT_TEXT: usize = 512;
 /// Entries of the history in a short status.
 const SHORT_HISTORY: usize = 5;
 
-/// The form in which a status is written, as far as this process knows what the API server takes.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum StatusForm {
-    /// As it is.
-    #[default]
-    Full,
-    /// A status was refused as too large: texts and the history are short from then on.
-    Short,
-    /// A short status was refused as well. Each further one is short, and is tried.
-    Unwritable,
+/// What the status of an action has in each form.
+pub(crate) trait InForm {
+    /// A text as the status has it.
+    fn text(self, text: impl Into<String>) -> String;
+
+    /// A phase with texts as the status has them, so that what was written in short is no news.
+    #[must_use]
+    fn info(self, info: PhaseInfo) -> PhaseInfo;
+
+    /// A status in this form. What observers and takeovers go by stays: phases, versions, counts, the state of the plugin.
+    #[must_use]
+    fn status(self, status: TaskActionStatus) -> TaskActionStatus;
 }
 
-impl StatusForm {
-    /// The form of the next status after one was refused as too large.
-    #[must_use]
-    pub(crate) fn after_refusal(self) -> Self {
-        match self {
-            Self::Full => Self::Short,
-            Self::Short | Self::Unwritable => Self::Unwritable,
-        }
-    }
-
-    /// The form of the next status after one was written.
-    #[must_use]
-    pub(crate) fn after_write(self) -> Self {
-        match self {
-            Self::Full => Self::Full,
-            Self::Short | Self::Unwritable => Self::Short,
-        }
-    }
-
-    /// A text as the status has it.
-    pub(crate) fn text(self, text: impl Into<String>) -> String {
+impl InForm for StatusForm {
+    fn text(self, text: impl Into<String>) -> String {
         match self {
             Self::Full => text.into(),
             Self::Short | Self::Unwritable => shorten_to(text, SHORT_TEXT),
         }
     }
 
-    /// A phase with texts as the status has them, so that what was written in short is no news.
-    #[must_use]
-    pub(crate) fn info(self, mut info: PhaseInfo) -> PhaseInfo {
+    fn info(self, mut info: PhaseInfo) -> PhaseInfo {
         if self == Self::Full {
             return info;
         }
@@ -63,9 +44,7 @@ impl StatusForm {
         info
     }
 
-    /// A status in this form. What observers and takeovers go by stays: phases, versions, counts, the state of the plugin.
-    #[must_use]
-    pub(crate) fn status(self, mut status: TaskActionStatus) -> TaskActionStatus {
+    fn status(self, mut status: TaskActionStatus) -> TaskActionStatus {
         if self == Self::Full {
             return status;
         }
@@ -158,20 +137,5 @@ mod tests {
             };
             assert_eq!(StatusForm::Unwritable.status(status).plugin_state, state);
         }
-    }
-
-    #[test]
-    fn each_refusal_leads_to_the_next_form() {
-        let refused = StatusForm::Full.after_refusal();
-        assert_eq!(refused, StatusForm::Short);
-        assert_eq!(refused.after_write(), StatusForm::Short);
-        assert_eq!(refused.after_refusal(), StatusForm::Unwritable);
-        // The spec has become smaller.
-        assert_eq!(StatusForm::Unwritable.after_write(), StatusForm::Short);
-        assert_eq!(StatusForm::Full.after_write(), StatusForm::Full);
-        assert_eq!(
-            StatusForm::Unwritable.after_refusal(),
-            StatusForm::Unwritable
-        );
     }
 }

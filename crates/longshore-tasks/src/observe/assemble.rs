@@ -10,7 +10,7 @@ use crate::{
     catalog,
     data::Outcome,
     decide::{Observed, owes, pending},
-    model::{Action, ActionKey, Child, LaunchId, Task, Work},
+    model::{Action, ActionKey, Child, InForm, LaunchId, Task, Work},
     questions::{ActionAnswers, without_answer},
     remote,
 };

@@ -6,7 +6,7 @@ use longshore_core::Asked;
 use longshore_kit::{Change, NotDone, Verb, WaitsFor};
 
 use super::*;
-use crate::model::{Refused, Said, StatusForm, Unanswered};
+use crate::model::{InForm, Refused, Said, StatusForm, Unanswered};
 
 fn ago(seconds: i64) -> Timestamp {
     EPOCH - SignedDuration::from_secs(seconds)

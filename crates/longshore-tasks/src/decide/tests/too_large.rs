@@ -3,7 +3,7 @@
 use longshore_core::Asked;
 
 use super::*;
-use crate::model::StatusForm;
+use crate::model::{InForm, StatusForm};
 
 fn in_form(form: StatusForm, world: World) -> World {
     world.with(|it| it.action.form = form)
