@@ -10,7 +10,10 @@ use longshore_outbound::shown;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::kind::RuleKind;
+use super::{
+    kind::RuleKind,
+    task::{LONGEST_INTERVAL, LONGEST_TIMEOUT},
+};
 
 /// Seconds between questions about a task, upstream's.
 const POLL_INTERVAL: i64 = 5;
@@ -121,7 +124,7 @@ pub fn validate(object: &Value) -> Result<(Faults, Vec<Target>), Refused> {
             let config = webhook.client_config;
             let path = format!("{path}.clientConfig");
             if let Some(poll) = config.poll {
-                faults.0.extend(below_zero(&format!("{path}.poll"), &poll));
+                faults.0.extend(impossible(&format!("{path}.poll"), &poll));
                 targets.push(Target {
                     path: format!("{path}.poll"),
                     url: poll.url,
@@ -142,16 +145,21 @@ pub fn validate(object: &Value) -> Result<(Faults, Vec<Target>), Refused> {
     Ok((faults, targets))
 }
 
-/// Times of a poll that lie before they begin.
-fn below_zero(path: &str, poll: &RulePoll) -> Vec<String> {
+/// Times of a poll that end before the controller can ask, or never.
+fn impossible(path: &str, poll: &RulePoll) -> Vec<String> {
     let times = [
-        ("intervalSeconds", poll.interval_seconds),
-        ("timeoutSeconds", poll.timeout_seconds),
+        (
+            "intervalSeconds",
+            poll.interval_seconds,
+            0..=LONGEST_INTERVAL,
+        ),
+        ("timeoutSeconds", poll.timeout_seconds, 1..=LONGEST_TIMEOUT),
     ];
-    let wrong = times.into_iter().filter_map(|(field, seconds)| {
-        let seconds = seconds.filter(|seconds| *seconds < 0)?;
+    let wrong = times.into_iter().filter_map(|(field, seconds, possible)| {
+        let seconds = seconds.filter(|seconds| !possible.contains(seconds))?;
+        let (least, most) = possible.into_inner();
         Some(format!(
-            "{path}.{field}: Invalid value: {seconds}: expected 0 or more seconds"
+            "{path}.{field}: Invalid value: {seconds}: expected {least} to {most} seconds"
         ))
     });
     wrong.collect()
@@ -400,18 +408,35 @@ mod tests {
     }
 
     #[test]
-    fn a_poll_takes_no_time_below_zero() {
+    fn a_poll_takes_a_possible_time() {
         let poll = |interval: i64, timeout: i64| {
             let poll = json!({"intervalSeconds": interval, "timeoutSeconds": timeout});
             said_of(json!([{"name": "a", "webhook": {"clientConfig": {"poll": poll}}}]))
         };
-        assert_eq!(poll(0, 1), "");
+        for (interval, timeout) in [(0, 1), (5, 60), (86_400, 2_592_000)] {
+            assert_eq!(poll(interval, timeout), "");
+        }
         let place = "spec.rule.a.clientConfig.poll";
         assert_eq!(
             poll(-1, -2),
             format!(
-                "[{place}.intervalSeconds: Invalid value: -1: expected 0 or more seconds, {place}.timeoutSeconds: \
-                 Invalid value: -2: expected 0 or more seconds]"
+                "[{place}.intervalSeconds: Invalid value: -1: expected 0 to 86400 seconds, {place}.timeoutSeconds: \
+                 Invalid value: -2: expected 1 to 2592000 seconds]"
+            )
+        );
+        for timeout in [0, 2_592_001, 300_000_000_000, 4_000_000_000_000, i64::MAX] {
+            assert_eq!(
+                poll(5, timeout),
+                format!(
+                    "{place}.timeoutSeconds: Invalid value: {timeout}: expected 1 to 2592000 seconds"
+                )
+            );
+        }
+        assert_eq!(
+            poll(i64::MAX, 60),
+            format!(
+                "{place}.intervalSeconds: Invalid value: {}: expected 0 to 86400 seconds",
+                i64::MAX
             )
         );
     }

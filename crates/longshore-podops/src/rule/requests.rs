@@ -12,7 +12,7 @@ use longshore_core::names::{hashed_uuid, suffix};
 
 use super::{
     evaluate::{Before, Subject},
-    task::last_ended,
+    task::{asked_after, last_ended, last_ends},
     webhook::{Asking, Heard, Question},
 };
 
@@ -28,11 +28,16 @@ pub(super) struct Requests<'a> {
 }
 
 impl Requests<'_> {
-    /// What is to be asked about these pods now. `status` gets what has to be on record before that.
+    /// What is to be asked about these pods now, and when the next pods are due. `status` gets what has to be on record
+    /// before that.
     ///
     /// A request stays as it is until this process has its answer: the process that sent it may have been killed. The
     /// other pods that are due are asked about together.
-    pub(super) fn about(&self, pods: &[&Subject], status: &mut RuleWebhookStatus) -> Vec<Question> {
+    pub(super) fn about(
+        &self,
+        pods: &[&Subject],
+        status: &mut RuleWebhookStatus,
+    ) -> (Vec<Question>, Option<Timestamp>) {
         let now = self.before.now;
         let mut questions = Vec::new();
         let mut others: BTreeMap<&str, &Subject> = BTreeMap::new();
@@ -56,17 +61,8 @@ impl Requests<'_> {
                 others.remove(pod.name.as_str());
             }
         }
-        // Those of one answer are due at the same time.
-        let mut due: BTreeMap<Timestamp, Vec<&Subject>> = BTreeMap::new();
-        for pod in others.into_values() {
-            let due_at = match self.heard_of(pod) {
-                None => Some(now),
-                Some(heard) => heard.due_at(self.status, now),
-            };
-            if let Some(at) = due_at {
-                due.entry(at.max(now)).or_default().push(pod);
-            }
-        }
+        let due = self.due(others.into_values());
+        let next_at = due.keys().copied().find(|at| *at > now);
         for (at, pods) in due {
             let trace_id = self.trace_id(&pods, status);
             status.requests.push(self.record(&pods, trace_id.clone()));
@@ -74,7 +70,31 @@ impl Requests<'_> {
                 questions.push(self.question(&pods, trace_id));
             }
         }
-        questions
+        (questions, next_at)
+    }
+
+    /// Pods by the time at which they are due. Those of one answer are due at the same time, and so are those of a task
+    /// that has ended, whichever process followed it.
+    fn due<'p>(
+        &self,
+        pods: impl Iterator<Item = &'p Subject>,
+    ) -> BTreeMap<Timestamp, Vec<&'p Subject>> {
+        let now = self.before.now;
+        let ends = last_ends(self.status);
+        let mut due: BTreeMap<Timestamp, Vec<&Subject>> = BTreeMap::new();
+        for pod in pods {
+            let due_at = match self.heard_of(pod) {
+                None => {
+                    let ended_at = ends.get(pod.name.as_str());
+                    Some(ended_at.map_or(now, |at| asked_after(*at, now)))
+                }
+                Some(heard) => heard.due_at(self.status, now),
+            };
+            if let Some(at) = due_at {
+                due.entry(at.max(now)).or_default().push(pod);
+            }
+        }
+        due
     }
 
     fn heard_of(&self, pod: &Subject) -> Option<&Heard> {

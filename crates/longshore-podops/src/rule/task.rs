@@ -12,10 +12,11 @@ use std::{
 
 use jiff::Timestamp;
 use longshore_api::podops::{RulePoll, RulePollAnswer, RuleTask, RuleWebhookStatus};
+use longshore_core::text::is_same;
 
 use super::{
     evaluate::{Outcome, Subject},
-    webhook::{Begun, Heard, short},
+    webhook::{ASK_AGAIN, Begun, Heard, short},
 };
 
 /// Where the rule says nothing, and neither did the webhook that fills in what is missing.
@@ -23,6 +24,15 @@ const INTERVAL: Duration = Duration::from_secs(5);
 const TIMEOUT: Duration = Duration::from_secs(60);
 /// No webhook is asked more often, whatever the rule says.
 const SHORTEST_INTERVAL: Duration = Duration::from_secs(1);
+/// No task is given up sooner, whatever the rule says.
+const SHORTEST_TIMEOUT: Duration = Duration::from_secs(1);
+/// The most seconds between two questions about a task: a day.
+pub(super) const LONGEST_INTERVAL: i64 = 24 * 60 * 60;
+/// The most seconds of a task: thirty days.
+pub(super) const LONGEST_TIMEOUT: i64 = 30 * LONGEST_INTERVAL;
+/// From the end of a task to the next request about its pods: a webhook whose tasks end at once is asked no more often
+/// than one that refuses.
+const PAUSE: Duration = ASK_AGAIN;
 /// How long a task that ended is shown, upstream's.
 const SHOWN: Duration = Duration::from_secs(600);
 /// So many are shown at most: a webhook that stops each task at once makes many.
@@ -139,8 +149,7 @@ impl Follow<'_> {
                 });
             }
         }
-        let n_too_many = followed.status.history.len().saturating_sub(MAX_SHOWN);
-        followed.status.history.drain(..n_too_many);
+        self.forget_too_many(&mut followed.status.history);
         followed
     }
 
@@ -164,7 +173,9 @@ impl Follow<'_> {
         next.approved.sort();
         next.approved.dedup();
         next.processing.retain(|name| !is_approved(name));
-        if known.at.is_some() && !known.message.is_empty() {
+        // What was shortened in the status is no news.
+        let is_news = !known.message.is_empty() && !is_same(&next.message, &known.message);
+        if known.at.is_some() && is_news {
             next.message.clone_from(&known.message);
         }
         if next != *task {
@@ -209,7 +220,8 @@ impl Follow<'_> {
         let mut begun: BTreeMap<&str, RuleTask> = BTreeMap::new();
         for (subject, heard) in heard {
             let task = heard.task.as_ref();
-            let Some(task) = task.filter(|task| !has_ended(&followed.status, task)) else {
+            let Some(task) = task.filter(|task| ended_since(&followed.status, task).is_none())
+            else {
                 continue;
             };
             let state = begun.entry(&task.id).or_insert_with(|| RuleTask {
@@ -245,9 +257,19 @@ impl Follow<'_> {
         }
     }
 
+    /// Leaves out the oldest ones. One that has just ended stays: without its end, it would be taken up again.
+    fn forget_too_many(&self, history: &mut Vec<RuleTask>) {
+        let mut n_too_many = history.len().saturating_sub(MAX_SHOWN);
+        history.retain(|task| {
+            let is_old = ended_at(task).is_none_or(|at| asked_after(at, self.now) <= self.now);
+            let is_left_out = n_too_many > 0 && is_old;
+            n_too_many -= usize::from(is_left_out);
+            !is_left_out
+        });
+    }
+
     fn is_shown(&self, task: &RuleTask) -> bool {
-        let ended_at = task.last_time.as_deref().and_then(|at| at.parse().ok());
-        let shown_until = ended_at.and_then(|at: Timestamp| at.checked_add(SHOWN).ok());
+        let shown_until = ended_at(task).and_then(|at| at.checked_add(SHOWN).ok());
         shown_until.is_some_and(|until| until > self.now)
     }
 
@@ -291,20 +313,51 @@ pub(super) fn initialized(key: &str, id: &str, message: &str) -> String {
     format!("Polling task {key} initialized, will polling by taskId {id}, msg: {message}")
 }
 
-/// Whether a task that an answer began has ended since.
-pub(super) fn has_ended(status: &RuleWebhookStatus, begun: &Begun) -> bool {
-    let ended_at = |task: &RuleTask| -> Option<Timestamp> { task.last_time.as_ref()?.parse().ok() };
-    let mut history = status.history.iter();
-    history.any(|task| {
-        task.task_id == begun.id && ended_at(task).is_some_and(|at| at >= in_micros(begun.at))
-    })
+/// When a task ended that an answer began; `None` where it has not.
+pub(super) fn ended_since(status: &RuleWebhookStatus, begun: &Begun) -> Option<Timestamp> {
+    let of_id = status
+        .history
+        .iter()
+        .filter(|task| task.task_id == begun.id);
+    let ends = of_id.filter_map(ended_at);
+    ends.filter(|at| *at >= in_micros(begun.at)).max()
 }
 
-/// When the last task ended that was about one of these pods: another question about them is another one.
+/// When the last task ended that did not let a pod go on, of each pod.
+pub(super) fn last_ends(status: &RuleWebhookStatus) -> BTreeMap<&str, Timestamp> {
+    let mut ends: BTreeMap<&str, Timestamp> = BTreeMap::new();
+    for task in &status.history {
+        let Some(ended_at) = ended_at(task) else {
+            continue;
+        };
+        for name in &task.processing {
+            let end = ends.entry(name.as_str()).or_insert(ended_at);
+            *end = ended_at.max(*end);
+        }
+    }
+    ends
+}
+
+/// When a webhook may be asked again about the pods of a task that ended then. An end that lies ahead is not one that this
+/// process has measured.
+pub(super) fn asked_after(ended_at: Timestamp, now: Timestamp) -> Timestamp {
+    if ended_at > now {
+        return now;
+    }
+    ended_at.checked_add(PAUSE).unwrap_or(now)
+}
+
+fn ended_at(task: &RuleTask) -> Option<Timestamp> {
+    task.last_time.as_deref()?.parse().ok()
+}
+
+/// When the last task ended that was about one of these pods: another question about them is another one. A task whose
+/// pods were left out of the status may have been about each of them.
 pub(super) fn last_ended(status: &RuleWebhookStatus, is_asked: impl Fn(&str) -> bool) -> &str {
     let about = status.history.iter().filter(|task| {
         let mut pods = task.processing.iter().chain(&task.approved);
-        pods.any(|name| is_asked(name))
+        let is_about_none = task.processing.is_empty() && task.approved.is_empty();
+        is_about_none || pods.any(|name| is_asked(name))
     });
     let ended_at = about.filter_map(|task| task.last_time.as_deref());
     ended_at.max().unwrap_or_default()
@@ -329,15 +382,19 @@ fn error_of(task_id: &str, error: &str) -> String {
 }
 
 fn interval(poll: &RulePoll) -> Duration {
-    seconds(poll.interval_seconds).map_or(INTERVAL, |it| it.max(SHORTEST_INTERVAL))
+    let interval = seconds(poll.interval_seconds, LONGEST_INTERVAL);
+    interval.map_or(INTERVAL, |it| it.max(SHORTEST_INTERVAL))
 }
 
 fn timeout(poll: &RulePoll) -> Duration {
-    seconds(poll.timeout_seconds).unwrap_or(TIMEOUT)
+    let timeout = seconds(poll.timeout_seconds, LONGEST_TIMEOUT);
+    timeout.map_or(TIMEOUT, |it| it.max(SHORTEST_TIMEOUT))
 }
 
-fn seconds(of: Option<i64>) -> Option<Duration> {
-    of.map(|seconds| Duration::from_secs(u64::try_from(seconds).unwrap_or_default()))
+/// A time of a rule that may have been stored before its times were checked.
+fn seconds(of: Option<i64>, longest: i64) -> Option<Duration> {
+    let seconds = u64::try_from(of?.clamp(0, longest)).unwrap_or_default();
+    Some(Duration::from_secs(seconds))
 }
 
 /// In RFC 3339, with the fraction that tells what came before what.

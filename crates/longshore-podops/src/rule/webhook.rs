@@ -11,17 +11,18 @@ use longshore_api::podops::{
     RuleAnswer, RuleParameter, RuleQuestion, RuleState, RuleSubject, RuleWebhook,
     RuleWebhookStatus, Stage,
 };
+use longshore_core::text::shorten_to;
 use longshore_outbound::shown;
 use serde_json::Value;
 
 use super::{
     evaluate::{Before, Outcome, Subject},
     requests::Requests,
-    task::{Follow, Poll, has_ended, initialized},
+    task::{Follow, Poll, asked_after, ended_since, initialized},
 };
 
 /// When a webhook that did not let a pod pass is asked again, upstream's.
-const ASK_AGAIN: Duration = Duration::from_secs(5);
+pub(super) const ASK_AGAIN: Duration = Duration::from_secs(5);
 /// Bytes of a webhook's message that are kept.
 const MAX_MESSAGE: usize = 1024;
 /// Bytes of the id of a task.
@@ -86,10 +87,11 @@ impl Heard {
     }
 
     /// When the webhook is asked anew; `None` where it is not. Where a task was, the status has the end of the task
-    /// before the rule asks anew.
+    /// before the rule asks anew, some time after that end.
     pub(super) fn due_at(&self, status: &RuleWebhookStatus, now: Timestamp) -> Option<Timestamp> {
-        let ended = self.task.as_ref().filter(|task| has_ended(status, task));
-        let due_at = self.again_at.or(ended.map(|_| now));
+        let task = self.task.as_ref();
+        let ended_at = task.and_then(|task| ended_since(status, task));
+        let due_at = self.again_at.or(ended_at.map(|at| asked_after(at, now)));
         due_at.filter(|_| !self.has_passed())
     }
 }
@@ -157,7 +159,7 @@ impl Asking<'_> {
             status: &status,
             before,
         };
-        let questions = requests.about(&free, &mut followed.status);
+        let (questions, due_at) = requests.about(&free, &mut followed.status);
         let mut outcomes = Vec::new();
         for subject in open {
             let outcome = followed.outcomes.remove(&subject.name);
@@ -173,7 +175,7 @@ impl Asking<'_> {
             questions,
             polls: followed.polls,
             status: followed.status,
-            next_at: followed.next_at,
+            next_at: followed.next_at.into_iter().chain(due_at).min(),
         }
     }
 }
@@ -314,13 +316,7 @@ enum Said {
 
 /// As much of a webhook's message as people read: it is kept in the status, and on every pod.
 pub(super) fn short(text: &str) -> String {
-    if text.len() <= MAX_MESSAGE {
-        return text.to_owned();
-    }
-    let end = (0..=MAX_MESSAGE)
-        .rev()
-        .find(|at| text.is_char_boundary(*at));
-    format!("{}…", &text[..end.unwrap_or_default()])
+    shorten_to(text, MAX_MESSAGE)
 }
 
 fn value_of(parameter: &RuleParameter, pod: &Value) -> String {

@@ -164,7 +164,46 @@ fn a_task_that_is_stopped_or_out_of_time_has_ended_before_the_rule_asks_anew() {
             (running.len(), &ended[0].processing),
             (0, &vec!["web-0".to_owned()])
         );
-        assert_eq!(follow(&mut seen).0, ["ask web-0"]);
+        // Not at once, and neither does the next process, which knows nothing but the status.
+        let mut next = seen.clone();
+        next.answers.clear();
+        for seen in [&mut seen, &mut next] {
+            for seconds in [4, 1] {
+                assert_eq!(follow(seen).0, [""; 0]);
+                later(seen, seconds);
+            }
+            assert_eq!(follow(seen).0, ["ask web-0"]);
+        }
+    }
+}
+
+#[test]
+fn a_task_has_a_possible_time_whatever_a_stored_rule_says() {
+    const DAY: i64 = 24 * 60 * 60;
+    for (interval, timeout, expected) in [
+        (0, 0, (1, 1)),
+        (-1, i64::MIN, (1, 1)),
+        (300_000_000_000, 300_000_000_000, (DAY, 30 * DAY)),
+        (4_000_000_000_000, 4_000_000_000_000, (DAY, 30 * DAY)),
+        (i64::MAX, i64::MAX, (DAY, 30 * DAY)),
+    ] {
+        let mut seen = begun("p");
+        if let Seen::Present(rule) = &mut seen.rule {
+            let poll = json!({
+                "url": "http://x/tasks", "intervalSeconds": interval, "timeoutSeconds": timeout,
+            });
+            let config = json!({"url": "http://x", "poll": poll});
+            rule.spec.rules[0].webhook = Some(json!({"clientConfig": config}));
+        }
+        follow(&mut seen);
+        assert_eq!(tasks(&seen).0.len(), 1, "it runs: {interval} {timeout}");
+        follow(&mut seen);
+        let (interval, timeout) = expected;
+        let wait = std::time::Duration::from_secs(interval.unsigned_abs());
+        assert_eq!(decide(&seen).next, Next::After(wait));
+        later(&mut seen, timeout);
+        follow(&mut seen);
+        assert_eq!(tasks(&seen).0.len(), 0, "it ended: {interval} {timeout}");
     }
 }
 
@@ -217,5 +256,6 @@ fn the_same_question_has_the_same_trace_and_another_one_another() {
     follow(&mut stopped);
     later(&mut stopped, 60);
     follow(&mut stopped);
+    later(&mut stopped, 5);
     assert_ne!(trace(&seen()), trace(&stopped));
 }
