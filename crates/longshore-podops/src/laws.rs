@@ -10,7 +10,7 @@ use longshore_api::podops::{
     FINALIZER_PROTECTED, FINALIZER_SERVICES, LABEL_CONTROL, LABEL_RELEASED, LABEL_TO_DELETE,
     OperationLabel, operation_permission,
 };
-use longshore_core::{Action, Never, Plan, Seen};
+use longshore_core::{Action, Never, Plan, Seen, StatusForm};
 use longshore_test::laws::{Decider, Read, all_reads, check_decider};
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -30,7 +30,7 @@ const NOW: jiff::Timestamp = jiff::Timestamp::constant(1_767_225_600, 0);
 longshore_test::reads! {
     lifecycle::Observed { now, pod, rules, services, budgets, namespace, traffic, deadline }
     eviction::Observed { now, pods, budgets, rules, others, failed, given_up, recounted }
-    rule::Observed { now, name, rule, pods, workloads, answers, polls, spent, skipped }
+    rule::Observed { now, name, rule, pods, workloads, answers, polls, spent, skipped, form }
     released::Observed { now, pod }
 }
 
@@ -124,9 +124,9 @@ impl Decider for OfRules {
         rule::decide(observed)
     }
 
-    /// A few annotations, or the status, and a question for each webhook and stage.
+    /// A few annotations, or the status with an Event, and a question for each webhook and stage.
     fn max_actions(&self) -> usize {
-        16 + 2
+        16 + 3
     }
 
     fn intent_of(&self, action: &Action<Never, Never, RuleAsk>) -> Option<String> {
@@ -408,9 +408,14 @@ fn observed_rules() -> impl Strategy<Value = rule::Observed> {
     let task = prop::option::of(0..3_u8);
     let heard = prop::collection::vec((heard, again_in, task), 0..3);
     let held = (any::<bool>(), any::<bool>());
-    let generated = (policy, pods, held, heard, tasks());
+    let form = prop::sample::select(vec![
+        StatusForm::Full,
+        StatusForm::Short,
+        StatusForm::Unwritable,
+    ]);
+    let generated = (policy, pods, held, heard, (tasks(), form));
     generated.prop_map(
-        |(max, pods, (is_held, is_deleting), heard, (status, polls))| {
+        |(max, pods, (is_held, is_deleting), heard, ((status, polls), form))| {
             let mut rule = json!({
                 "metadata": {"namespace": "default", "name": "rule", "uid": "r", "generation": 1},
                 "spec": {"selector": {"matchLabels": {"app": "web"}}, "rules": [
@@ -455,6 +460,7 @@ fn observed_rules() -> impl Strategy<Value = rule::Observed> {
                 workloads: Seen::Present(Vec::new()),
                 pods: Seen::Present(pods.into_values().collect()),
                 skipped: BTreeSet::new(),
+                form,
             }
         },
     )

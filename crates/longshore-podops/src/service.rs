@@ -6,7 +6,8 @@ use kube::{Client, Resource as _};
 use longshore_api::podops::LABEL_RELEASED;
 use longshore_core::Resource;
 use longshore_kit::{
-    Applier, Cache, Clock, Controller, Gate, Kind, Namespaces, RawObject, Router, Runner, Wiring,
+    Applier, Cache, Clock, Controller, Gate, Kind, Memory, Namespaces, RawObject, Router, Runner,
+    Wiring,
 };
 use longshore_outbound::Permit;
 use tokio_util::sync::CancellationToken;
@@ -82,8 +83,11 @@ impl PodOps {
             config: self.config.clone(),
         };
         let of_evictions = Evictions::new(&caches, applier.clone(), Arc::clone(&self.clock));
+        let (forms, notes) = Memory::new();
         let of_rules = Rules {
             transport: self.transport(),
+            forms,
+            notes,
             pods: caches.pods,
             rules: caches.rules,
             selections: caches.selections,
@@ -98,8 +102,7 @@ impl PodOps {
         let memory = of_evictions.memory().clone();
         let eviction_rounds = self.runner(of_evictions, applier.clone());
         let eviction_rounds = eviction_rounds.remembering(&memory);
-        let rule_rounds = self.runner(of_rules, applier);
-        let rule_rounds = rule_rounds.asking(transition_rules::limits());
+        let rule_rounds = self.rule_runner(of_rules, applier);
         tokio::join!(
             pod_rounds.run(pods, shutdown.clone()),
             rule_rounds.run(rules, shutdown.clone()),
@@ -128,6 +131,13 @@ impl PodOps {
         Runner::new(Arc::new(controller), applier, Arc::clone(&self.clock))
             .gated_by(self.gate.clone())
             .concurrency(self.config.concurrency)
+    }
+
+    fn rule_runner(&self, rules: Rules, applier: Applier) -> Runner<Rules> {
+        let forms = rules.forms.clone();
+        let runner = self.runner(rules, applier);
+        let runner = runner.asking(transition_rules::limits());
+        runner.remembering(&forms)
     }
 
     /// Opens the gates of pods that take part no more. They are watched by their mark, in a cache of their own: there are

@@ -3,8 +3,13 @@
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
 use jiff::Timestamp;
-use longshore_core::{AskError, Class, Classify, Incarnation, Never, NoAnswer, Question, Seen};
-use longshore_kit::{Answers, AskLimits, Cache, Controller, KindLimits, Parsed};
+use longshore_core::{
+    AskError, Class, Classify, Incarnation, Never, NoAnswer, Question, Seen, StatusForm,
+};
+use longshore_kit::{
+    Answers, AskLimits, Cache, Change, Controller, KindLimits, Memory, NotDone, Notes, Parsed,
+    Refusal, Verb,
+};
 
 use crate::{
     ask_webhooks::RuleTransport,
@@ -12,7 +17,7 @@ use crate::{
     pods::try_map,
     replicas::{Workload, Workloads},
     rule::{
-        Exchange, Inquiry, Observed, Rule, RuleAnswers, RuleAsk, RuleKey, RuleKind, RulePlan,
+        Exchange, Inquiry, Observed, RULE, Rule, RuleAnswers, RuleAsk, RuleKey, RuleKind, RulePlan,
         RuleReply, Subject, Wanted, decide, known, stage_of,
     },
     selections::Selections,
@@ -27,6 +32,9 @@ pub(crate) struct Rules {
     pub(crate) workloads: Workloads,
     pub(crate) skipped: BTreeSet<RuleKind>,
     pub(crate) transport: Arc<dyn RuleTransport>,
+    /// What the API server takes of the statuses.
+    pub(crate) forms: Memory<RuleKey, StatusForm>,
+    pub(crate) notes: Notes<RuleKey, StatusForm>,
 }
 
 /// Longer than a transport takes: its own failures say more.
@@ -82,7 +90,15 @@ impl Controller for Rules {
         now: Timestamp,
         answers: &Answers<RuleAsk>,
     ) -> Result<Observed, UnreadableRule> {
-        Ok(assemble(self.load(key)?, key, now, answers, &self.skipped))
+        let loaded = self.load(key)?;
+        let form = match &loaded.rule {
+            Seen::Present(rule) => *self.forms.get(key, &incarnation(rule)),
+            Seen::Absent | Seen::Unknown(_) => StatusForm::Full,
+        };
+        Ok(Observed {
+            form,
+            ..assemble(loaded, key, now, answers, &self.skipped)
+        })
     }
 
     /// Another generation asks anew.
@@ -102,6 +118,28 @@ impl Controller for Rules {
         match *effect {}
     }
 
+    fn refused(&self, key: &RuleKey, of: &Seen<Incarnation>, refusal: &Refusal) {
+        if let Seen::Present(of) = of {
+            let note = |form: &mut StatusForm| *form = after_refusal(*form, refusal);
+            self.notes.note(key, of, note);
+        }
+    }
+
+    /// Of a rule itself, only the status is patched.
+    fn changed(
+        &self,
+        key: &RuleKey,
+        of: &Seen<Incarnation>,
+        change: &Change,
+        not_done: Option<&NotDone>,
+    ) {
+        let is_written = change.verb == Verb::Patch && change.target.resource == RULE;
+        if let (Seen::Present(of), true, None) = (of, is_written, not_done) {
+            let note = |form: &mut StatusForm| *form = form.after_write();
+            self.notes.note(key, of, note);
+        }
+    }
+
     async fn ask(&self, key: &RuleKey, ask: &RuleAsk, _: usize) -> Result<RuleReply, AskError> {
         let failed = |why: String| AskError::new(NoAnswer::Unreachable, why);
         match &ask.inquiry {
@@ -119,6 +157,17 @@ impl Controller for Rules {
                 answer.map(RuleReply::Polled).map_err(failed)
             }
         }
+    }
+}
+
+/// What is tried next after the API server has refused something.
+fn after_refusal(form: StatusForm, refusal: &Refusal) -> StatusForm {
+    let patch = refusal.patch.as_ref();
+    let is_status = patch.is_some_and(|patch| patch.subresource == Some("status"));
+    if is_status && refusal.code == Some(413) {
+        form.after_refusal()
+    } else {
+        form
     }
 }
 
@@ -190,6 +239,7 @@ fn assemble(
         polls: known.polls,
         spent: known.spent,
         skipped: skipped.clone(),
+        form: StatusForm::Full,
     }
 }
 
@@ -213,4 +263,40 @@ fn answered(key: &RuleKey, rule: &Rule, pods: &[Pod], answers: &Answers<RuleAsk>
         before: answers.before(&incarnation, &ask.id()),
     });
     known(key, exchanges, &wanted)
+}
+
+#[cfg(test)]
+mod tests {
+    use longshore_core::{ObjectRef, Patch, PatchKind};
+    use serde_json::Value;
+
+    use super::*;
+
+    #[test]
+    fn a_status_is_short_after_it_was_refused_as_too_large() {
+        let refusal = |subresource, code| Refusal {
+            create: None,
+            patch: Some(Patch {
+                target: ObjectRef {
+                    resource: RULE,
+                    namespace: "default".to_owned(),
+                    name: "ptr".to_owned(),
+                    uid: None,
+                },
+                subresource,
+                kind: PatchKind::Merge,
+                patch: Value::Null,
+            }),
+            code: Some(code),
+            message: "etcdserver: request is too large".to_owned(),
+        };
+        for (subresource, code, expected) in [
+            (Some("status"), 413, StatusForm::Short),
+            (Some("status"), 422, StatusForm::Full),
+            (None, 413, StatusForm::Full),
+        ] {
+            let form = after_refusal(StatusForm::Full, &refusal(subresource, code));
+            assert_eq!(form, expected, "{subresource:?} {code}");
+        }
+    }
 }

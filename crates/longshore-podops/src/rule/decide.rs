@@ -7,18 +7,20 @@ use std::{collections::BTreeSet, time::Duration};
 
 use jiff::Timestamp;
 use longshore_api::podops::{
-    Detail, FINALIZER_PROTECTED, PodTransitionRuleSpec, REASON_INVALID_RULE, RuleState,
-    RuleWebhookStatus, detail_annotation,
+    Detail, FINALIZER_PROTECTED, PodTransitionRuleSpec, REASON_INVALID_RULE,
+    REASON_STATUS_TOO_LARGE, RuleState, RuleWebhookStatus, detail_annotation,
 };
 use longshore_core::{
     Action, Announcement, EventType, Never, Next, Patch, PatchKind, Plan, QuestionId, Seen,
+    StatusForm,
 };
 use longshore_k8s::Selector;
-use serde_json::{Value, json};
+use serde_json::json;
 
 use super::{
     annotate::annotate,
     evaluate::{Before, Said, Subject, evaluate},
+    fit::{Content, Lacks, fit},
     kind::RuleKind,
     model::Rule,
     questions::RuleAsk,
@@ -69,6 +71,8 @@ pub struct Observed {
     pub spent: Vec<QuestionId>,
     /// Kinds of rules that are skipped.
     pub skipped: BTreeSet<RuleKind>,
+    /// The form in which the status is written.
+    pub form: StatusForm,
 }
 
 /// Decides about one rule.
@@ -118,24 +122,49 @@ pub fn decide(observed: &Observed) -> RulePlan {
             now: observed.now,
         },
     );
-    let targets: Vec<String> = selected.into_iter().map(|subject| subject.name).collect();
-    let is_written = is_written(rule, &targets, &said);
+    let targets = selected.into_iter().map(|subject| subject.name).collect();
+    record(rule, pods, observed, targets, said)
+}
+
+/// Writes what the rules say, shows it on the pods, and asks what is to be asked.
+fn record(
+    rule: &Rule,
+    pods: &[Pod],
+    observed: &Observed,
+    targets: Vec<String>,
+    mut said: Said,
+) -> RulePlan {
+    let wanted = Content {
+        targets,
+        details: said.details.clone(),
+        rule_states: std::mem::take(&mut said.states),
+    };
+    let (content, lacks) = fit(observed.form, wanted, &rule.status);
+    let is_written = is_written(rule, &content, &said.questions);
     let mut plan = if is_written {
+        // The annotations have the whole messages. A pod that passes, and for which there is no room yet, shows nothing.
+        let is_said = |detail: &Detail| !detail.passed || content.lets_go(&detail.name);
+        said.details.retain(is_said);
         let wanted = |pod: &Pod| shown(&said.details, pod);
         in_part(annotations(&rule.target.name, pods, wanted))
     } else {
-        let status = json!({
-            "targets": targets, "details": said.details, "ruleStates": said.states,
-        });
-        write_status(rule, status, observed.now)
+        write_status(rule, &content, observed.now)
     };
     // Asking is beside the rounds, and takes no time of this one. The status has a request before the controller sends
-    // it, and the last answer about a task before the controller asks about the task again.
+    // it, and the last answer about a task before the controller asks about the task again. Where the API server takes
+    // no status, the webhook is asked nevertheless.
+    let asks_first = is_written || observed.form == StatusForm::Unwritable;
     let questions = said.questions.into_iter().map(Inquiry::Ask);
-    let polls = said.polls.into_iter().filter(|_| is_written);
+    let polls = said.polls.into_iter().filter(|_| asks_first);
     let asks = asks(rule, questions.chain(polls.map(Inquiry::Poll)));
-    let first = if is_written { 0 } else { plan.actions.len() };
+    let first = if asks_first { 0 } else { plan.actions.len() };
     plan.actions.splice(first..first, asks);
+    if !is_written {
+        // Before the write, which may be refused.
+        let warning = too_large(observed.form, lacks);
+        let warning = warning.map(|note| warn(rule, REASON_STATUS_TOO_LARGE, note.to_owned()));
+        plan.actions.splice(0..0, warning);
+    }
     // First, because the same question may be asked anew.
     let spent = observed.spent.iter().cloned().map(Action::Used);
     plan.actions.splice(0..0, spent);
@@ -146,15 +175,33 @@ pub fn decide(observed: &Observed) -> RulePlan {
     plan
 }
 
-/// Whether the status says this, and has all that is to be asked now.
-fn is_written(rule: &Rule, targets: &[String], said: &Said) -> bool {
+/// Whether the status says this, and has all that is to be asked now, as far as it has room for that.
+fn is_written(rule: &Rule, content: &Content, questions: &[Question]) -> bool {
     let status = &rule.status;
-    let is_recorded = |question: &Question| question.is_recorded(&status.rule_states);
+    let is_recorded = |question: &Question| {
+        question.is_recorded(&status.rule_states) || !question.is_recorded(&content.rule_states)
+    };
     status.observed_generation == rule.generation
-        && status.details == said.details
-        && status.targets == targets
-        && without_requests(&status.rule_states) == without_requests(&said.states)
-        && said.questions.iter().all(is_recorded)
+        && status.details == content.details
+        && status.targets == content.targets
+        && without_requests(&status.rule_states) == without_requests(&content.rule_states)
+        && questions.iter().all(is_recorded)
+}
+
+/// What people have to know of the size of a status; `None` where that is nothing.
+fn too_large(form: StatusForm, lacks: Lacks) -> Option<&'static str> {
+    const WORDS: &str = "the status of this rule is at its limit of size: messages in it are shortened, and the \
+                         annotations of the pods have them as they are";
+    const PODS: &str = "the status of this rule is at its limit of size: messages in it are shortened, pods that wait \
+                        are left out, and the others go on in turns; select fewer pods with one PodTransitionRule";
+    const UNWRITABLE: &str = "the API server refuses the status of this rule as too large, in short as well: no pod \
+                              can go on by it; make its spec smaller, or delete it";
+    match (form, lacks) {
+        (StatusForm::Unwritable, Lacks::Nothing | Lacks::Words | Lacks::Pods) => Some(UNWRITABLE),
+        (StatusForm::Full | StatusForm::Short, Lacks::Words) => Some(WORDS),
+        (StatusForm::Full | StatusForm::Short, Lacks::Pods) => Some(PODS),
+        (StatusForm::Full | StatusForm::Short, Lacks::Nothing) => None,
+    }
 }
 
 /// What the status says of tasks. A request that is not sent now is worth no write of its own.
@@ -232,7 +279,8 @@ fn asked(spec: &PodTransitionRuleSpec, skipped: &BTreeSet<RuleKind>) -> PodTrans
     spec
 }
 
-fn write_status(rule: &Rule, mut status: Value, now: Timestamp) -> RulePlan {
+fn write_status(rule: &Rule, content: &Content, now: Timestamp) -> RulePlan {
+    let mut status = json!(content);
     status["observedGeneration"] = rule.generation.into();
     status["updateTime"] = now.strftime("%Y-%m-%dT%H:%M:%SZ").to_string().into();
     let patch = Patch {
@@ -285,10 +333,14 @@ fn in_part(mut actions: Vec<RuleAction>) -> RulePlan {
 }
 
 fn complain(rule: &Rule, note: String) -> RulePlan {
-    Plan::of(vec![Action::Announce(Announcement {
+    Plan::of(vec![warn(rule, REASON_INVALID_RULE, note)])
+}
+
+fn warn(rule: &Rule, reason: &'static str, note: String) -> RuleAction {
+    Action::Announce(Announcement {
         regarding: rule.target.clone(),
         event_type: EventType::Warning,
-        reason: REASON_INVALID_RULE,
+        reason,
         note,
-    })])
+    })
 }

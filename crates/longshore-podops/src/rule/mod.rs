@@ -9,6 +9,7 @@ mod annotate;
 mod available;
 mod decide;
 mod evaluate;
+mod fit;
 mod kind;
 mod model;
 mod questions;

@@ -2,6 +2,7 @@
 
 mod addresses;
 mod requests;
+mod room;
 mod tasks;
 
 use longshore_api::podops::{
@@ -57,6 +58,7 @@ fn observed(rule: Rule, pods: Vec<Pod>) -> Observed {
         polls: Polls::new(),
         spent: Vec::new(),
         skipped: Default::default(),
+        form: Default::default(),
     }
 }
 

@@ -7,6 +7,7 @@
 )]
 
 mod front;
+mod large;
 mod laws;
 mod slow;
 mod stories;

@@ -1,7 +1,10 @@
 //! The admission of pods, in front of an API server that knows no webhooks: as a request that comes is admitted by one
 //! that does.
 
-use std::sync::{Arc, Mutex};
+use std::sync::{
+    Arc, Mutex,
+    atomic::{AtomicUsize, Ordering},
+};
 
 use bytes::Bytes;
 use http::{Method, Request, Response, Uri};
@@ -36,6 +39,25 @@ pub(crate) struct Webhooks {
     pub(crate) routed: Routed,
     /// Changes with every write.
     pub(crate) writes: Arc<watch::Sender<u64>>,
+    /// Of the statuses of rules.
+    pub(crate) status_limit: Arc<StatusLimit>,
+}
+
+/// The size of the statuses of rules that the API server takes.
+#[derive(Debug)]
+pub(crate) struct StatusLimit {
+    pub(crate) max_bytes: AtomicUsize,
+    /// How many it has refused.
+    pub(crate) n_refused: AtomicUsize,
+}
+
+impl Default for StatusLimit {
+    fn default() -> Self {
+        Self {
+            max_bytes: AtomicUsize::new(usize::MAX),
+            n_refused: AtomicUsize::default(),
+        }
+    }
 }
 
 /// Which pod a request is about.
@@ -95,6 +117,9 @@ impl Webhooks {
     }
 
     async fn serve(&self, request: Request<Body>) -> Result<Response<FaultBody>, BoxError> {
+        if is_status_of_rule(&request) {
+            return self.write_status_of_rule(request).await;
+        }
         let about = About::of(request.uri());
         let is_eviction = about
             .as_ref()
@@ -125,6 +150,29 @@ impl Webhooks {
                 answer
             }
         }
+    }
+
+    /// As an API server whose store takes no more bytes.
+    async fn write_status_of_rule(
+        &self,
+        request: Request<Body>,
+    ) -> Result<Response<FaultBody>, BoxError> {
+        let (parts, body) = request.into_parts();
+        let body = body.collect().await?.to_bytes();
+        let limit = &self.status_limit;
+        if body.len() > limit.max_bytes.load(Ordering::Relaxed) {
+            limit.n_refused.fetch_add(1, Ordering::Relaxed);
+            let (parts, body) = refused(&Denial {
+                code: 500,
+                message: "etcdserver: request is too large".to_owned(),
+                ..Denial::default()
+            })?;
+            return Ok(Response::from_parts(parts, boxed(body)));
+        }
+        let request = Request::from_parts(parts, Body::from(body));
+        let answer = self.place.api().oneshot(request).await;
+        self.writes.send_modify(|n| *n += 1);
+        answer
     }
 
     async fn patch(
@@ -282,6 +330,12 @@ impl Webhooks {
             }
         }
     }
+}
+
+fn is_status_of_rule(request: &Request<Body>) -> bool {
+    let path = request.uri().path();
+    let is_status = path.contains("/podtransitionrules/") && path.ends_with("/status");
+    is_status && *request.method() == Method::PATCH
 }
 
 fn config() -> AdmitConfig {

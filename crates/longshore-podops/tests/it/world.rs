@@ -23,7 +23,7 @@ use longshore_api::podops::{
 };
 use longshore_kit::Clock;
 use longshore_podops::{
-    PodOps, PodOpsConfig,
+    PodOps, PodOpsConfig, RuleTransport,
     model::{ConditionStatus, Pod},
 };
 use longshore_test::{
@@ -70,6 +70,7 @@ impl World {
             statuses,
             routed: Routed::default(),
             writes: Arc::default(),
+            status_limit: Arc::default(),
         };
         let world = Arc::new(Self {
             place,
@@ -91,13 +92,18 @@ impl World {
 
     /// The controllers, behind the faults of `process`.
     pub(crate) async fn run(&self, process: &Process) {
+        self.run_asking(process, Arc::new(self.slow.clone())).await;
+    }
+
+    /// The controllers, which ask this webhook.
+    pub(crate) async fn run_asking(&self, process: &Process, webhook: Arc<dyn RuleTransport>) {
         let client = process.client(self.webhooks.service());
         let config = PodOpsConfig {
             grace_delete: true,
             ..PodOpsConfig::default()
         };
         PodOps::new(config, self.clock.clone())
-            .asking(Arc::new(self.slow.clone()))
+            .asking(webhook)
             .run(client, CancellationToken::new())
             .await;
     }
