@@ -124,9 +124,9 @@ impl Decider for OfRules {
         rule::decide(observed)
     }
 
-    /// A few annotations, or the status with an Event, and a question for each webhook and stage.
+    /// A few annotations, or the status with two Events, and a question for each webhook and stage.
     fn max_actions(&self) -> usize {
-        16 + 3
+        16 + 4
     }
 
     fn intent_of(&self, action: &Action<Never, Never, RuleAsk>) -> Option<String> {

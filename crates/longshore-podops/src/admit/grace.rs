@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 
 use super::{Denial, GRACE_DELETE, Request, Verdict};
 use crate::{
-    config::AdmitConfig,
+    config::{AdmitConfig, MAX_HOLD},
     eviction::{Budget, evicted_at, is_overdue, is_waiting},
     model::{Labels, Operation, Pod, parse_stamp, stamp},
 };
@@ -264,9 +264,16 @@ fn path(of: &str, key: &str) -> String {
     )
 }
 
-/// Until when a delete of this pod is held.
+/// Until when a delete of this pod is held. The patch that says so also says when the delete was asked for. A later end than
+/// a hold can have counts as none: no webhook of ours has written it.
 pub(crate) fn held(pod: &Pod) -> Option<Timestamp> {
-    parse_stamp(pod.annotations.get(ANNOTATION_HELD_UNTIL)?)
+    let read = |key: &str| parse_stamp(pod.annotations.get(key)?);
+    let (asked_at, until) = (
+        read(ANNOTATION_DELETE_TIMESTAMP)?,
+        read(ANNOTATION_HELD_UNTIL)?,
+    );
+    let latest = asked_at.checked_add(MAX_HOLD + AFTER_HOLD).ok()?;
+    (until <= latest).then_some(until)
 }
 
 fn under_way(pod: &Pod) -> String {

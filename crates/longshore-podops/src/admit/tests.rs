@@ -428,6 +428,8 @@ fn a_delete_that_is_held_says_until_when_and_no_longer_than_that() {
     assert_eq!(until(pod(|_| {})), Some(Some(in_seconds(12))));
     assert_eq!(until(known(3)), Some(Some(in_seconds(12))));
     assert_eq!(until(known(12)), None);
+    // No webhook of ours can have written that.
+    assert_eq!(until(known(3600)), Some(Some(in_seconds(12))));
     let evicted = validate_eviction(
         &config,
         &deletion(Value::Null),

@@ -2,8 +2,8 @@
 
 use jiff::{SignedDuration, Timestamp};
 use longshore_api::podops::{
-    ANNOTATION_EVICTED_AT, ANNOTATION_HELD_UNTIL, CONDITION_SERVICE_READY, LABEL_CONTROL,
-    LABEL_TO_DELETE, OperationLabel,
+    ANNOTATION_DELETE_TIMESTAMP, ANNOTATION_EVICTED_AT, ANNOTATION_HELD_UNTIL,
+    CONDITION_SERVICE_READY, LABEL_CONTROL, LABEL_TO_DELETE, OperationLabel,
 };
 use longshore_core::{Action, Next, Seen, UnknownCause};
 use serde_json::{Value, json};
@@ -47,7 +47,17 @@ fn granted(granted: i64, evicted: Option<i64>) -> Pod {
 fn held(granted_ago: i64, until: i64) -> Pod {
     let mut pod = granted(granted_ago, None);
     let annotations = &mut pod.annotations;
+    annotations.insert(ANNOTATION_DELETE_TIMESTAMP.to_owned(), before(0));
     annotations.insert(ANNOTATION_HELD_UNTIL.to_owned(), before(-until));
+    pod
+}
+
+/// The latest time that a stamp can say in 64 bits.
+fn held_for_ever() -> Pod {
+    let mut pod = held(0, 0);
+    let until = i64::MAX.to_string();
+    pod.annotations
+        .insert(ANNOTATION_HELD_UNTIL.to_owned(), until);
     pod
 }
 
@@ -71,6 +81,7 @@ fn whoever_evicts_a_pod_has_some_time_to_do_it() {
         ("a client is held", held(0, 9), stays, Some(9)),
         ("no client is held now", held(0, 0), stays, None),
         ("no time of ours", held(0, 3_600), stays, None),
+        ("for ever", held_for_ever(), stays, None),
         ("all goes, held", held(0, 9), Namespace::Goes, None),
         ("all goes", granted(0, Some(0)), Namespace::Goes, None),
     ] {

@@ -20,6 +20,9 @@ const POLL_INTERVAL: i64 = 5;
 /// Seconds after which the controller asks about a task no more, upstream's.
 const POLL_TIMEOUT: i64 = 60;
 
+/// The longest name of a PodTransitionRule: API servers take no longer name of an annotation.
+pub(super) const LONGEST_NAME: usize = 63;
+
 /// What makes a rule one that cannot be followed, in upstream's words.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Faults(Vec<String>);
@@ -92,6 +95,18 @@ fn or(value: &mut Value, default: Value) {
     if value.is_null() {
         *value = default;
     }
+}
+
+/// What is wrong with the name of a new rule.
+pub fn name_fault(object: &Value) -> Option<String> {
+    let name = object["metadata"]["name"].as_str()?;
+    let found = name.len();
+    (found > LONGEST_NAME).then(|| {
+        format!(
+            "metadata.name: Invalid value: {name:?}: expected at most {LONGEST_NAME} characters, found {found}: an \
+             annotation of this name shows on pods what the rule says"
+        )
+    })
 }
 
 /// What is wrong with a rule, and which servers it asks.

@@ -18,6 +18,7 @@ use longshore_k8s::Selector;
 use serde_json::json;
 
 use super::{
+    admit::LONGEST_NAME,
     annotate::annotate,
     evaluate::{Before, Said, Subject, evaluate},
     fit::{Content, Lacks, fit},
@@ -163,7 +164,10 @@ fn record(
         // Before the write, which may be refused.
         let warning = too_large(observed.form, lacks);
         let warning = warning.map(|note| warn(rule, REASON_STATUS_TOO_LARGE, note.to_owned()));
-        plan.actions.splice(0..0, warning);
+        let unnamed = unnamed(&rule.target.name);
+        let unnamed = unnamed.map(|note| warn(rule, REASON_INVALID_RULE, note));
+        plan.actions
+            .splice(0..0, warning.into_iter().chain(unnamed));
     }
     // First, because the same question may be asked anew.
     let spent = observed.spent.iter().cloned().map(Action::Used);
@@ -303,12 +307,26 @@ fn shown(details: &[Detail], pod: &Pod) -> Option<String> {
     serde_json::to_string(&detail).ok()
 }
 
-/// The annotations that are not as they should be.
+/// Why pods show nothing of a rule with this name; `None` where they do.
+fn unnamed(rule: &str) -> Option<String> {
+    let found = rule.len();
+    (found > LONGEST_NAME).then(|| {
+        format!(
+            "expected a name of at most {LONGEST_NAME} characters, found {found}: the rule is followed, and no \
+             annotation of its pods shows what it says; create it under a shorter name"
+        )
+    })
+}
+
+/// The annotations that are not as they should be. API servers take none of a longer name.
 fn annotations(
     rule: &str,
     pods: &[Pod],
     wanted: impl Fn(&Pod) -> Option<String>,
 ) -> Vec<RuleAction> {
+    if rule.len() > LONGEST_NAME {
+        return Vec::new();
+    }
     let key = detail_annotation(rule);
     let mut patches = Vec::new();
     for pod in pods {

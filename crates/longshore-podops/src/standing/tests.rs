@@ -1,9 +1,10 @@
 //! Where pods stand, case by case.
 
 use longshore_api::podops::{
-    ANNOTATION_AVAILABLE_CONDITIONS, ANNOTATION_EVICTED_AT, ANNOTATION_PROTECTION_DEADLINE,
-    ANNOTATION_SKIP_RULES, CONDITION_SERVICE_READY, Detail, LABEL_CONTROL, LABEL_STAY_OFFLINE,
-    RejectInfo, Stage, operation_permission,
+    ANNOTATION_AVAILABLE_CONDITIONS, ANNOTATION_DELETE_TIMESTAMP, ANNOTATION_EVICTED_AT,
+    ANNOTATION_HELD_UNTIL, ANNOTATION_PROTECTION_DEADLINE, ANNOTATION_SKIP_RULES,
+    CONDITION_SERVICE_READY, Detail, ID_POD_DELETE, LABEL_CONTROL, LABEL_STAY_OFFLINE, RejectInfo,
+    Stage, operation_permission,
 };
 use serde_json::{Value, json};
 
@@ -249,6 +250,23 @@ fn an_operation_that_others_wait_for_holds_the_pod_since_it_has_begun() {
     let held = blockers.find(|blocker| blocker.kind == BlockerKind::Operation);
     let held = held.unwrap();
     assert_eq!((held.name.as_str(), held.since), ("b", Some(begun_at)));
+}
+
+#[test]
+fn a_hold_that_no_webhook_can_have_written_gives_nobody_time() {
+    let labels = [Operating, OperationType, Operate].map(|label| (label, ID_POD_DELETE));
+    for (seconds, expected) in [(10, true), (3_600, false), (4_000_000_000, false)] {
+        let until = SINCE + SignedDuration::from_secs(seconds);
+        let marked = |pod: &mut Value| {
+            pod["metadata"]["annotations"] = json!({
+                ANNOTATION_DELETE_TIMESTAMP: stamp(SINCE), ANNOTATION_HELD_UNTIL: stamp(until),
+            });
+        };
+        let standing = Standing::of(&pod("False", &labels, marked), &[]);
+        let mut blockers = standing.blockers.iter();
+        let is_given = blockers.any(|it| it.message.contains("whose delete is held"));
+        assert_eq!(is_given, expected, "{seconds}: {:?}", standing.blockers);
+    }
 }
 
 #[test]

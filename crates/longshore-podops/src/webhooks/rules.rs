@@ -36,6 +36,12 @@ pub(super) async fn validate(review: &Review, boundaries: &Arc<Boundaries>) -> R
         }
         Err(refused) => return denied(refused.to_string()),
     };
+    // One that was stored before this was checked can still be changed.
+    if review.operation == "CREATE"
+        && let Some(fault) = admit::name_fault(&review.object)
+    {
+        faults.add(fault);
+    }
     let looks = targets.iter().map(|target| look(target, boundaries));
     for fault in futures::future::join_all(looks).await.into_iter().flatten() {
         faults.add(fault);
@@ -138,6 +144,23 @@ mod tests {
         unchanged.old_object = unchanged.object.clone();
         assert_eq!(reason(&unchanged).await, None);
         assert_eq!(reason(&review("DELETE", hook("x", ""))).await, None);
+    }
+
+    #[tokio::test]
+    async fn a_new_rule_has_a_name_that_an_annotation_can_have() {
+        let named = |operation: &str, length: usize| {
+            let mut review = review(operation, hook("http://127.0.0.1:1/check", ""));
+            review.object["metadata"] = json!({"name": "r".repeat(length)});
+            review
+        };
+        assert_eq!(reason(&named("CREATE", 63)).await, None);
+        assert_eq!(reason(&named("UPDATE", 64)).await, None);
+        let refused = reason(&named("CREATE", 64)).await.unwrap();
+        let why = "expected at most 63 characters, found 64: ";
+        assert!(
+            refused.starts_with("metadata.name: Invalid value: ") && refused.contains(why),
+            "{refused}"
+        );
     }
 
     #[tokio::test]

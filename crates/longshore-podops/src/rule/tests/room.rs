@@ -1,6 +1,6 @@
-//! Statuses that are at the limit of size of an object.
+//! Statuses that are at the limit of size of an object, and names that are beyond that of annotations.
 
-use longshore_api::podops::{REASON_STATUS_TOO_LARGE, RuleState};
+use longshore_api::podops::{REASON_INVALID_RULE, REASON_STATUS_TOO_LARGE, RuleState};
 use longshore_core::StatusForm;
 
 use super::*;
@@ -220,5 +220,23 @@ fn a_shortened_message_of_a_task_is_no_news() {
             .task_states;
         assert!(tasks[0].message.ends_with("bytes, shortened)"), "{tasks:?}");
         assert_eq!(tasks[0].processing.len(), 40);
+    }
+}
+
+#[test]
+fn a_stored_rule_whose_name_no_annotation_can_have_is_followed_and_says_so() {
+    for (length, is_shown) in [(63, true), (64, false)] {
+        let mut seen = observed(rule(json!([])), pods("p"));
+        if let Seen::Present(rule) = &mut seen.rule {
+            rule.target.name = "r".repeat(length);
+        }
+        let plan = decide(&seen);
+        let told = plan.actions.first();
+        let is_told =
+            matches!(told, Some(Action::Announce(it)) if it.reason == REASON_INVALID_RULE);
+        assert_eq!(is_told, !is_shown, "{told:?}");
+        write(&mut seen).unwrap();
+        assert_eq!(let_go_on(&seen), ["web-0"]);
+        assert_eq!(decide(&seen).actions.len(), usize::from(is_shown));
     }
 }
