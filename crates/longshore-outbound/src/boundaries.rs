@@ -70,6 +70,8 @@ struct ApiServers {
     configured: Option<(String, u16)>,
     /// Where else API servers are known to listen.
     known: BTreeSet<SocketAddr>,
+    /// The address of their Service, as the environment of this process has it.
+    service: Option<SocketAddr>,
 }
 
 /// An address that URLs of tenants must not lead to. Tenants must not learn which address it is, and why.
@@ -106,6 +108,12 @@ impl Boundaries {
         self.write().known = known.into_iter().map(canonical).collect();
     }
 
+    /// The address of the Service of API servers that Kubernetes writes into the environment of each pod: it leads to API
+    /// servers, whatever the kubeconfig names.
+    pub fn set_api_service(&self, address: SocketAddr) {
+        self.write().service = Some(canonical(address));
+    }
+
     /// The host and port of the API server whose name has to be looked up before [`check`](Self::check).
     pub(crate) fn configured_api_server(&self) -> Option<(String, u16)> {
         let servers = self.api_servers.read();
@@ -124,8 +132,8 @@ impl Boundaries {
         let servers = self.api_servers.read();
         let servers = servers.unwrap_or_else(PoisonError::into_inner);
         let configured = now.api_servers.iter().copied().map(canonical);
-        let api_servers: Vec<SocketAddr> =
-            servers.known.iter().copied().chain(configured).collect();
+        let known = servers.known.iter().copied().chain(servers.service);
+        let api_servers: Vec<SocketAddr> = known.chain(configured).collect();
         let is_own = |ip: IpAddr| now.own.iter().any(|own| own.to_canonical() == ip);
         let is_fine = forms(address.ip()).into_iter().all(|ip| {
             let socket = SocketAddr::new(ip, address.port());
@@ -258,6 +266,12 @@ mod tests {
         assert!(!check(&boundaries, "[::ffff:10.0.0.5]:6443"));
         assert!(!check(&boundaries, "[64:ff9b::10.0.0.5]:6443"));
         assert!(check(&boundaries, "10.0.0.6:6443"));
+        // Whatever else is found out later.
+        boundaries.set_api_service("10.96.0.1:443".parse().unwrap());
+        boundaries.set_known_api_servers([]);
+        for service in ["10.96.0.1:443", "10.96.0.1:80", "[::ffff:10.96.0.1]:443"] {
+            assert!(!check(&boundaries, service), "{service}");
+        }
         let configured = Surroundings {
             api_servers: vec!["127.0.0.1:7443".parse().unwrap()],
             ..Surroundings::default()

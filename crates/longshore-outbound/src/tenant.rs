@@ -4,18 +4,23 @@ use std::{
     error::Error,
     fmt,
     net::{IpAddr, SocketAddr},
-    sync::Arc,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
     time::Duration,
 };
 
 use bytes::Bytes;
 use http::{HeaderValue, Method, Request, StatusCode, header::CONTENT_TYPE};
 use http_body_util::{BodyExt, Full, LengthLimitError, Limited};
+use hyper::ext::on_informational;
 use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder};
 use hyper_util::{
     client::legacy::Client,
     rt::{TokioExecutor, TokioTimer},
 };
+use tokio::sync::Notify;
 
 use crate::{
     boundaries::{Boundaries, NotAllowed},
@@ -29,6 +34,10 @@ use crate::{
 const IDLE: Duration = Duration::from_secs(30);
 /// Idle connections to one host.
 const MAX_IDLE: usize = 2;
+
+/// The most informational responses (1xx) that are read before the response: a server may send them without end, and each
+/// one takes time.
+const MAX_INFORMATIONAL: usize = 16;
 
 /// How long a request may take, and how large its response may be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -187,8 +196,16 @@ impl TenantClient {
         exchanged.unwrap_or(Err(OutboundError::TimedOut(self.limits.total)))
     }
 
-    async fn exchange(&self, request: Request<Full<Bytes>>) -> Result<Answer, OutboundError> {
-        let answer = self.http.request(request).await;
+    async fn exchange(&self, mut request: Request<Full<Bytes>>) -> Result<Answer, OutboundError> {
+        let too_many = count_informational(&mut request);
+        let answer = tokio::select! {
+            answer = self.http.request(request) => answer,
+            // The connection ends with its request.
+            () = too_many.notified() => {
+                let why = format!("more than {MAX_INFORMATIONAL} informational responses");
+                return Err(OutboundError::NotReached(why.into()));
+            }
+        };
         let answer = answer.map_err(|error| unanswered(error.into()))?;
         let (parts, body) = answer.into_parts();
         let limit = self.limits.answer;
@@ -227,6 +244,18 @@ impl From<BadTrust> for OutboundError {
     fn from(BadTrust(why): BadTrust) -> Self {
         Self::BadTrust(why)
     }
+}
+
+/// Tells when a request has more informational responses than are read.
+fn count_informational<B>(request: &mut Request<B>) -> Arc<Notify> {
+    let too_many = Arc::new(Notify::new());
+    let (told, n_read) = (Arc::clone(&too_many), AtomicUsize::new(0));
+    on_informational(request, move |_| {
+        if n_read.fetch_add(1, Ordering::Relaxed) >= MAX_INFORMATIONAL {
+            told.notify_one();
+        }
+    });
+    too_many
 }
 
 /// Why there is no response, as far as tenants may know. A [`ConnectError`] among the causes says why

@@ -1,8 +1,6 @@
 mod own;
 mod rebinding;
 
-use std::sync::atomic::{AtomicUsize, Ordering};
-
 use base64::{Engine, prelude::BASE64_STANDARD};
 
 use tokio::{
@@ -183,6 +181,35 @@ async fn a_body_that_drips_and_a_server_that_says_nothing_end_with_the_limit() {
         let late = client.post(&url, Vec::new()).await.unwrap_err();
         assert!(matches!(late, OutboundError::TimedOut(_)), "{late:?}");
     }
+}
+
+#[tokio::test]
+async fn a_server_that_never_comes_to_its_response_is_cut_off() {
+    let written = Arc::new(AtomicUsize::new(0));
+    let counted = Arc::clone(&written);
+    let (flood, _) = serve(move |mut stream| {
+        let counted = Arc::clone(&counted);
+        async move {
+            while stream
+                .write_all(b"HTTP/1.1 100 Continue\r\n\r\n")
+                .await
+                .is_ok()
+            {
+                counted.fetch_add(1, Ordering::Relaxed);
+            }
+        }
+    })
+    .await;
+    let url = format!("http://127.0.0.1:{flood}");
+    let cut = posted(of_a_laptop(), &url).await.unwrap_err();
+    assert!(matches!(cut, OutboundError::NotReached(_)), "{cut:?}");
+    assert!(written.load(Ordering::Relaxed) >= MAX_INFORMATIONAL);
+    let few = "HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 Early Hints\r\nlink: </x>\r\n\r\n\
+               HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n{}";
+    let (polite, _) = says(few).await;
+    let url = format!("http://127.0.0.1:{polite}");
+    let answer = posted(of_a_laptop(), &url).await.unwrap();
+    assert_eq!((answer.status.as_u16(), &*answer.body), (200, &b"{}"[..]));
 }
 
 #[tokio::test]

@@ -1,7 +1,10 @@
 //! The role `podops`: the controllers of PodOpsLifecycle under a lease, and its webhooks in every replica, because API
 //! servers may call any of them.
 
-use std::sync::Arc;
+use std::{
+    net::{IpAddr, SocketAddr},
+    sync::Arc,
+};
 
 use longshore_kit::Gate;
 use longshore_podops::{follow_api_servers, rule::RULE};
@@ -62,6 +65,14 @@ pub(super) async fn answer(
     if let Some((host, port)) = context.cluster.api_server() {
         boundaries.set_api_server(&host, port);
     }
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "the binary reads the environment"
+    )]
+    let variable = |name: &str| std::env::var(name).ok();
+    if let Some(address) = api_service(variable) {
+        boundaries.set_api_service(address);
+    }
     let following = follow_api_servers(client.clone(), boundaries, shutdown.clone());
     // The webhooks go on after this future ends: they let requests under way end.
     let following = async {
@@ -87,5 +98,37 @@ pub(super) async fn answer(
     tokio::select! {
         ended = serving => ended,
         () = following => Ok(()),
+    }
+}
+
+/// The address of the Service of the API servers, which Kubernetes writes into the environment of each pod.
+fn api_service(variable: impl Fn(&str) -> Option<String>) -> Option<SocketAddr> {
+    let host: IpAddr = variable("KUBERNETES_SERVICE_HOST")?.parse().ok()?;
+    let port = variable("KUBERNETES_SERVICE_PORT").and_then(|port| port.parse().ok());
+    Some(SocketAddr::new(host, port.unwrap_or(443)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_service_of_the_api_servers_is_in_the_environment_of_a_pod() {
+        let address = |host: Option<&str>, port: Option<&str>| {
+            let found = api_service(|name| match name {
+                "KUBERNETES_SERVICE_HOST" => host.map(str::to_owned),
+                "KUBERNETES_SERVICE_PORT" => port.map(str::to_owned),
+                _ => None,
+            });
+            found.map(|address| address.to_string())
+        };
+        for (host, port, expected) in [
+            (Some("10.96.0.1"), Some("6443"), Some("10.96.0.1:6443")),
+            (Some("fd00::1"), None, Some("[fd00::1]:443")),
+            (Some("a.name"), Some("443"), None),
+            (None, None, None),
+        ] {
+            assert_eq!(address(host, port).as_deref(), expected);
+        }
     }
 }
