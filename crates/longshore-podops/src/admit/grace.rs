@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 use super::{Denial, GRACE_DELETE, Request, Verdict};
 use crate::{
     config::{AdmitConfig, MAX_HOLD},
-    eviction::{Budget, evicted_at, is_overdue, is_waiting},
+    eviction::{Budget, can_be_past, evicted_at, is_overdue, is_waiting},
     model::{Labels, Operation, Pod, parse_stamp, stamp},
 };
 
@@ -102,7 +102,8 @@ fn is_of_another(pod: &Pod, eviction: &Value) -> bool {
 
 /// Whether it is on record that the eviction is wanted, for long enough from now on.
 fn is_noted(pod: &Pod, now: Timestamp) -> bool {
-    let since = evicted_at(pod).map(|at| Duration::try_from(now.duration_since(at)));
+    let evicted_at = evicted_at(pod).filter(|at| can_be_past(*at, now));
+    let since = evicted_at.map(|at| Duration::try_from(now.duration_since(at)));
     since.is_some_and(|since| since.unwrap_or_default() < NOTED_AGAIN)
 }
 

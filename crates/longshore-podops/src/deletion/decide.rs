@@ -3,15 +3,13 @@
 use std::time::Duration;
 
 use jiff::Timestamp;
-use longshore_api::podops::{
-    ANNOTATION_EVICTED_AT, ID_POD_DELETE, LABEL_TO_DELETE, OperationLabel, REASON_POD_DELETION,
-};
+use longshore_api::podops::{ID_POD_DELETE, LABEL_TO_DELETE, OperationLabel, REASON_POD_DELETION};
 use longshore_core::{Action, Announcement, Delete, EventType, Never, Next, Plan, Seen};
 
 use crate::{
     MAX_HOLD,
     admit::grace::{begun, held, is_begun, may_delete},
-    eviction::{Budget, Removal, removal},
+    eviction::{Budget, Removal, can_be_past, evicted_at, removal},
     lifecycle::{Observed, PodEffect, PodPlan, look_again, relabel},
     model::{Namespace, Operation, Pod, parse_stamp, stamp},
 };
@@ -72,14 +70,15 @@ fn evict(pod: &Pod, budgets: &Seen<Vec<Budget>>, now: Timestamp) -> PodPlan {
 
 /// How long the controller still leaves the eviction to the client; `None` where no client asked for one.
 ///
-/// The client retries by the name of the pod. If the controller deleted a StatefulSet's pod earlier, the retry would
+/// An instant that lies ahead counts as none. The client retries by the name of the pod. If the controller deleted a StatefulSet's pod earlier, the retry would
 /// evict its replacement.
 fn evicted(pod: &Pod, now: Timestamp) -> Option<Duration> {
-    let evicted_at = parse_stamp(pod.annotations.get(ANNOTATION_EVICTED_AT)?)?;
+    let evicted_at = evicted_at(pod).filter(|at| can_be_past(*at, now))?;
     let operation = Operation::of(&pod.labels, ID_POD_DELETE);
     let granted_at = operation
         .get(OperationLabel::Operate)
-        .and_then(parse_stamp)?;
+        .and_then(parse_stamp)
+        .filter(|at| can_be_past(*at, now))?;
     let since = now.duration_since(evicted_at.max(granted_at));
     Some(EVICTION_PATIENCE.saturating_sub(Duration::try_from(since).unwrap_or_default()))
 }

@@ -78,6 +78,8 @@ fn whoever_evicts_a_pod_has_some_time_to_do_it() {
         ("asked since", granted(8, Some(3)), stays, Some(12)),
         ("no retry", granted(15, Some(18)), stays, None),
         ("no time", nonsense(), stays, None),
+        ("by another clock", granted(0, Some(-5)), stays, Some(15)),
+        ("far ahead", granted(0, Some(-3_600)), stays, None),
         ("a client is held", held(0, 9), stays, Some(9)),
         ("no client is held now", held(0, 0), stays, None),
         ("no time of ours", held(0, 3_600), stays, None),

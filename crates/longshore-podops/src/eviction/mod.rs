@@ -54,7 +54,16 @@ pub fn wanted_until(pod: &Pod) -> Option<Timestamp> {
 
 /// Whether the eviction of a pod waits for its budgets.
 pub fn is_waiting(pod: &Pod, now: Timestamp) -> bool {
-    wanted_until(pod).is_some_and(|until| now < until)
+    let is_meant = |at| can_be_past(at, now);
+    wanted_until(pod).is_some_and(|until| now < until) && evicted_at(pod).is_some_and(is_meant)
+}
+
+/// The clocks of replicas differ by less than this.
+const TOLERATED: Duration = Duration::from_secs(60);
+
+/// Whether an instant that is on record can be past, by some clock: a later one is not what a replica has written.
+pub(crate) fn can_be_past(at: Timestamp, now: Timestamp) -> bool {
+    now.checked_add(TOLERATED).is_ok_and(|latest| at <= latest)
 }
 
 /// An operation begins within this time where the budgets of its pod have room; or something is in its way.

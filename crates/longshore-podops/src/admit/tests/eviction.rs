@@ -73,6 +73,20 @@ fn an_eviction_is_noted_again_while_it_waits_and_until_somebody_wants_the_pod_de
 }
 
 #[test]
+fn an_eviction_that_was_noted_for_a_time_ahead_is_noted_anew() {
+    for (seconds, expected) in [(0, false), (5, false), (3_600, true)] {
+        let at = NOW + jiff::SignedDuration::from_secs(seconds);
+        let pod = pod(|pod| {
+            pod["metadata"]["annotations"] = json!({ANNOTATION_EVICTED_AT: stamp(at)});
+        });
+        let request = deletion(Value::Null);
+        let verdict = validate_eviction(&graceful(), &request, Seen::Present(&pod), &[], NOW);
+        assert_eq!(verdict.begin.is_some(), expected, "{seconds}");
+        assert_eq!(is_held(&graceful(), &pod, NOW), !expected, "{seconds}");
+    }
+}
+
+#[test]
 fn an_eviction_that_waits_is_answered_with_the_budgets_of_its_pod() {
     let counted = |name: &str, app: &str, healthy: i64| {
         let budget = json!({
