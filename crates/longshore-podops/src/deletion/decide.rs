@@ -70,8 +70,8 @@ fn evict(pod: &Pod, budgets: &Seen<Vec<Budget>>, now: Timestamp) -> PodPlan {
 
 /// How long the controller still leaves the eviction to the client; `None` where no client asked for one.
 ///
-/// An instant that lies ahead counts as none. The client retries by the name of the pod. If the controller deleted a StatefulSet's pod earlier, the retry would
-/// evict its replacement.
+/// The client retries by the name of the pod. If the controller deleted a StatefulSet's pod earlier, the retry would
+/// evict its replacement. An instant that lies ahead counts as none.
 fn evicted(pod: &Pod, now: Timestamp) -> Option<Duration> {
     let evicted_at = evicted_at(pod).filter(|at| can_be_past(*at, now))?;
     let operation = Operation::of(&pod.labels, ID_POD_DELETE);
