@@ -9,6 +9,7 @@ use std::{
 use async_trait::async_trait;
 use base64::{Engine, prelude::BASE64_STANDARD};
 use longshore_api::podops::{RuleAnswer, RuleClientConfig, RulePoll, RulePollAnswer, RuleQuestion};
+use longshore_core::text::shorten_to;
 use longshore_outbound::{
     Answer, Boundaries, Limits, OutboundError, Permit, TenantClient, Trust, shown,
 };
@@ -108,8 +109,7 @@ fn read<T: DeserializeOwned>(url: &str, answer: &Answer) -> Result<T, String> {
 }
 
 fn shorten(message: &mut String) {
-    let end = message.floor_char_boundary(MAX_MESSAGE);
-    message.truncate(end);
+    *message = shorten_to(std::mem::take(message), MAX_MESSAGE);
 }
 
 impl AskWebhooks {
@@ -231,6 +231,7 @@ pub(crate) mod tests {
             .unwrap();
         let cut = asked(bounded.url(), "").await.unwrap();
         assert_eq!(cut.message.len(), MAX_MESSAGE);
+        assert!(cut.message.ends_with("x… (4096 bytes, shortened)"));
         let endless = HttpAnswers::start(move |_| (200, large(64 << 20)))
             .await
             .unwrap();
