@@ -97,8 +97,9 @@ pub const REASON_PROTECTION_EXPIRED: &str = "ProtectionExpired";
 pub const REASON_INVALID_DRAIN_DELAY: &str = "InvalidDrainDelay";
 /// Reason of an Event about a PodTransitionRule: its spec is not valid. The note of the Event says why.
 pub const REASON_INVALID_RULE: &str = "InvalidRule";
-/// Reason of an Event about a PodTransitionRule: its status is at the limit of size of an object. Messages in it are shortened;
-/// where that is not enough, pods are left out of it, and those that pass go on in turns. The note of the Event says which.
+/// Reason of an Event about a PodTransitionRule: its status is at the limit of size of an object. Messages in it are
+/// shortened; where that is not enough, pods are left out of it, and those that pass go on in turns. The note of the
+/// Event says which.
 pub const REASON_STATUS_TOO_LARGE: &str = "StatusTooLarge";
 
 // Not one of [`OperationLabel`], because it is about a type and not about an operation.

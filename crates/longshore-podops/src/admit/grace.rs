@@ -265,8 +265,8 @@ fn path(of: &str, key: &str) -> String {
     )
 }
 
-/// Until when a delete of this pod is held. The patch that says so also says when the delete was asked for. A later end than
-/// a hold can have counts as none: no webhook of ours has written it.
+/// Until when a delete of this pod is held. The patch that says so also says when the delete was asked for. A later end
+/// than a hold can have counts as none: no webhook of ours has written it.
 pub(crate) fn held(pod: &Pod) -> Option<Timestamp> {
     let read = |key: &str| parse_stamp(pod.annotations.get(key)?);
     let (asked_at, until) = (

@@ -338,8 +338,8 @@ pub(super) fn last_ends(status: &RuleWebhookStatus) -> BTreeMap<&str, Timestamp>
     ends
 }
 
-/// When a webhook may be asked again about the pods of a task that ended then. An end that lies ahead is not one that this
-/// process has measured.
+/// When a webhook may be asked again about the pods of a task that ended then. An end that lies ahead is not one that
+/// this process has measured.
 pub(super) fn asked_after(ended_at: Timestamp, now: Timestamp) -> Timestamp {
     if ended_at > now {
         return now;
