@@ -11,6 +11,7 @@ pub mod ask;
 pub mod cache;
 pub mod change;
 pub mod clock;
+mod contact;
 pub mod controller;
 mod count_requests;
 mod events;
@@ -42,6 +43,7 @@ pub use ask::{Answers, AskLimits, Failures, KindLimits, RateLimit, Turn, Unanswe
 pub use cache::{Cache, Update};
 pub use change::{Change, NotDone, Verb};
 pub use clock::{Clock, SystemClock};
+pub use contact::{CUT_OFF, Contact, NoteAnswers};
 pub use controller::{Controller, Key};
 pub use count_requests::CountRequests;
 pub use kind::api_resource;

@@ -8,7 +8,7 @@ use kube::{
     config::{KubeConfigOptions, Kubeconfig, KubeconfigError},
 };
 use longshore_client::client_builder;
-use longshore_kit::{CountRequests, Gate, GateWrites, LimitWrites, Metrics};
+use longshore_kit::{Contact, CountRequests, Gate, GateWrites, LimitWrites, Metrics, NoteAnswers};
 use longshore_outbound::Permit;
 use tower::layer::layer_fn;
 
@@ -77,6 +77,7 @@ fn choose_tls() {
 #[derive(Clone, Debug)]
 pub(crate) struct RealCluster {
     config: Config,
+    contact: Contact,
 }
 
 impl RealCluster {
@@ -95,7 +96,10 @@ impl RealCluster {
         if let Some(namespace) = &args.namespace {
             config.default_namespace.clone_from(namespace);
         }
-        Ok(Self { config })
+        Ok(Self {
+            config,
+            contact: Contact::default(),
+        })
     }
 
     /// The namespace of pods and leases.
@@ -116,6 +120,11 @@ impl RealCluster {
         Some((url.host()?.to_owned(), port))
     }
 
+    /// Whether the API server answers the clients of this process.
+    pub(crate) fn contact(&self) -> &Contact {
+        &self.contact
+    }
+
     /// A client, whose requests are counted under this name.
     pub(crate) fn client(&self, name: &'static str, metrics: &Metrics) -> Result<Client, CliError> {
         self.gated_client(name, metrics, &Gate::always_open())
@@ -130,12 +139,14 @@ impl RealCluster {
     ) -> Result<Client, CliError> {
         let builder = client_builder(&self.config, permit(gate));
         let builder = builder.map_err(KubernetesError::unknown)?;
+        let noted = layer_fn(|service| NoteAnswers::new(service, self.contact.clone()));
         let counted = layer_fn(|service| CountRequests::new(service, name, metrics.clone()));
         let limited = layer_fn(|service| LimitWrites::new(service, WRITES));
         // The gate comes first: a request that it refuses counts neither as a request nor against the limit.
         let gated = layer_fn(|service| GateWrites::new(service, gate.clone()));
-        let client = builder.with_layer(&limited).with_layer(&counted);
-        Ok(client.with_layer(&gated).build())
+        let sent = builder.with_layer(&noted).with_layer(&limited);
+        let client = sent.with_layer(&counted).with_layer(&gated);
+        Ok(client.build())
     }
 
     /// Requests the version of the API server, and logs it. Fails when the API server does not respond.
