@@ -115,6 +115,9 @@ pub enum Verdict {
     Changed(Value),
     /// The request is refused.
     Denied(Denial),
+    /// The webhook cannot say, for this reason. The HTTP status tells API servers that the call failed, so that the
+    /// failure policy of the webhook decides.
+    Unknown(String),
 }
 
 /// Why a request is refused.
@@ -188,6 +191,11 @@ impl Response {
             Verdict::Denied(denial) => {
                 response["allowed"] = false.into();
                 response["status"] = denial.to_status();
+            }
+            // The server sends no review then: in one, there is nothing between yes and no.
+            Verdict::Unknown(why) => {
+                response["allowed"] = false.into();
+                response["status"] = Denial::because(503, why.as_str()).to_status();
             }
         }
         if !self.warnings.is_empty() {

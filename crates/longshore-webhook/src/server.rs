@@ -1,6 +1,13 @@
 //! Webhooks behind TLS: a path each, only for authenticated callers, with bounded bodies and a time limit.
 
-use std::{collections::BTreeMap, fmt, io, net::TcpListener, pin::Pin, sync::Arc, time::Duration};
+use std::{
+    collections::BTreeMap,
+    fmt, io,
+    net::{SocketAddr, TcpListener},
+    pin::Pin,
+    sync::Arc,
+    time::Duration,
+};
 
 use async_trait::async_trait;
 use axum::{
@@ -15,12 +22,16 @@ use axum_server::{
     accept::{Accept, NoDelayAcceptor},
     tls_rustls::{RustlsAcceptor, RustlsConfig},
 };
-use http::{Method, StatusCode, header::CONTENT_TYPE};
+use http::{
+    Method, StatusCode,
+    header::{CONTENT_TYPE, RETRY_AFTER},
+};
 use hyper_util::{
     rt::{TokioExecutor, TokioTimer},
     server::conn::auto::Builder,
 };
-use tokio::net::TcpStream;
+use longshore_kit::Contact;
+use tokio::{net::TcpStream, task::JoinSet};
 use tokio_rustls::server::TlsStream;
 use tokio_util::sync::CancellationToken;
 use tower::Layer;
@@ -45,6 +56,10 @@ const MAX_HEAD: u32 = 16 * 1024;
 const MAX_STREAMS: u32 = 250;
 /// How long the other end of a connection may take to show that it is there still.
 const KEEP_ALIVE: Duration = Duration::from_secs(30);
+/// How often a server that does not reach its API server closes the connections of its callers.
+const CLOSE_EVERY: Duration = Duration::from_secs(1);
+/// When an API server sends a request again that had no verdict, in seconds: by then another replica may get it.
+const ASK_AGAIN: &str = "1";
 
 /// A webhook.
 #[async_trait]
@@ -90,32 +105,84 @@ pub fn router(
 /// Serves until `stopping`, and finishes requests under way. Connections on which no request was admitted are bounded
 /// in number and time.
 ///
+/// An API server keeps its connection to a webhook open, whatever the Service in front of the replicas does. So a
+/// server whose own path to the API server is doubted by `contact` closes all connections, after the requests under
+/// way: API servers connect again, through the Service, and may get to another replica. The server goes on to serve
+/// those that come back, because most verdicts need nothing of the API server.
+///
 /// # Errors
 /// The listener cannot be used.
 pub async fn serve(
     listener: TcpListener,
     tls: RustlsConfig,
     router: Router,
+    contact: Contact,
     stopping: CancellationToken,
 ) -> io::Result<()> {
     listener.set_nonblocking(true)?;
-    let handle = Handle::new();
     // A response is several small writes, which must not wait for each other's acknowledgement.
     let acceptor = PeerAcceptor {
         tls: RustlsAcceptor::new(tls).acceptor(NoDelayAcceptor::new()),
         newcomers: Newcomers::default(),
     };
+    // Servers that take no connections any more, until the last request of each has its response.
+    let mut ending = JoinSet::new();
+    let mut socket = listener.try_clone()?;
+    loop {
+        let handle = Handle::new();
+        let mut serving = begin(socket, &acceptor, &router, &handle)?;
+        socket = loop {
+            tokio::select! {
+                ended = &mut serving => return ended,
+                () = stopping.cancelled() => {
+                    handle.graceful_shutdown(Some(DRAIN_LIMIT));
+                    // Its last descriptor: clients that connect now are refused, and do not hang.
+                    drop(listener);
+                    return finish(serving, ending).await;
+                }
+                () = until_doubted(&contact) => match listener.try_clone() {
+                    Ok(socket) => break socket,
+                    Err(error) => tracing::warn!(%error, "the connections of API servers stay open"),
+                },
+                Some(_) = ending.join_next() => {}
+            }
+        };
+        handle.graceful_shutdown(None);
+        ending.spawn(serving);
+    }
+}
+
+/// A server that runs, and that its [`Handle`] ends.
+type Serving = Pin<Box<dyn Future<Output = io::Result<()>> + Send>>;
+
+fn begin(
+    listener: TcpListener,
+    acceptor: &PeerAcceptor,
+    router: &Router,
+    handle: &Handle<SocketAddr>,
+) -> io::Result<Serving> {
     let mut server = axum_server::from_tcp(listener)?
-        .acceptor(acceptor)
+        .acceptor(acceptor.clone())
         .handle(handle.clone());
     bound(server.http_builder());
-    let serving = server.serve(router.into_make_service());
-    tokio::pin!(serving);
-    tokio::select! {
-        ended = &mut serving => return ended,
-        () = stopping.cancelled() => handle.graceful_shutdown(Some(DRAIN_LIMIT)),
+    Ok(Box::pin(server.serve(router.clone().into_make_service())))
+}
+
+/// Waits for the last requests, also of earlier servers.
+async fn finish(serving: Serving, mut ending: JoinSet<io::Result<()>>) -> io::Result<()> {
+    let earlier = async { while ending.join_next().await.is_some() {} };
+    let (ended, _) = tokio::join!(serving, tokio::time::timeout(DRAIN_LIMIT, earlier));
+    ended
+}
+
+/// Waits until it is doubtful that the API server can be reached, for some time at least.
+async fn until_doubted(contact: &Contact) {
+    loop {
+        tokio::time::sleep(CLOSE_EVERY).await;
+        if contact.is_doubted() {
+            return;
+        }
     }
-    serving.await
 }
 
 /// Bounds the memory that a caller without authentication can occupy.
@@ -231,6 +298,12 @@ async fn answer(
         Denial::because(504, message).into()
     });
     tell(&review, &response);
+    if let Verdict::Unknown(why) = &response.verdict {
+        let status = StatusCode::SERVICE_UNAVAILABLE;
+        asked.answered(status);
+        giving_up.answered();
+        return (status, [(RETRY_AFTER, ASK_AGAIN)], why.clone()).into_response();
+    }
     let json = response.to_review(&review).to_string();
     asked.answered(StatusCode::OK);
     giving_up.answered();
@@ -254,31 +327,42 @@ impl Drop for GivingUp<'_> {
     }
 }
 
-/// Logs a refused request.
+/// Logs a request that is refused, or has no verdict.
 fn tell(review: &Review, response: &Response) {
-    if let Verdict::Denied(denial) = &response.verdict {
-        let Denial {
-            code,
-            reason,
-            message,
-            ..
-        } = denial;
-        let Review {
-            operation,
-            namespace,
-            name,
-            resource,
-            ..
-        } = review;
-        tracing::info!(
+    let Review {
+        operation,
+        namespace,
+        name,
+        resource,
+        ..
+    } = review;
+    match &response.verdict {
+        Verdict::Allowed | Verdict::Changed(_) => {}
+        Verdict::Unknown(why) => tracing::warn!(
             operation,
             resource,
             namespace,
             name,
-            code,
-            reason,
-            message,
-            "a webhook said no"
-        );
+            why,
+            "a webhook has no verdict"
+        ),
+        Verdict::Denied(denial) => {
+            let Denial {
+                code,
+                reason,
+                message,
+                ..
+            } = denial;
+            tracing::info!(
+                operation,
+                resource,
+                namespace,
+                name,
+                code,
+                reason,
+                message,
+                "a webhook said no"
+            );
+        }
     }
 }

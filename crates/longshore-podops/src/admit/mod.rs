@@ -14,7 +14,7 @@ mod validate;
 
 use jiff::Timestamp;
 use longshore_api::podops::{CONDITION_SERVICE_READY, LABEL_RELEASED};
-use longshore_core::{Patch, Seen};
+use longshore_core::Patch;
 use serde_json::{Value, json};
 
 use crate::{
@@ -231,25 +231,19 @@ pub fn is_held(config: &AdmitConfig, pod: &Value, now: Timestamp) -> bool {
     Pod::of(pod).is_ok_and(|pod| grace::is_held(config, &pod, now))
 }
 
-/// The validating webhook on pods/eviction: the request holds an Eviction, so the pod has to be looked up. `budgets` are
-/// those of its namespace, where it [is held](is_held).
+/// The validating webhook on pods/eviction: the request holds an Eviction, so the pod has to be looked up; `None` where it
+/// does not exist. `budgets` are those of its namespace, where it [is held](is_held).
 pub fn validate_eviction(
     config: &AdmitConfig,
     request: &Request,
-    pod: Seen<&Value>,
+    pod: Option<&Value>,
     budgets: &[Budget],
     now: Timestamp,
 ) -> Verdict {
-    match pod {
+    match pod.map(Pod::of) {
         // The API server says so better than we can.
-        Seen::Absent => Verdict::default(),
-        Seen::Unknown(why) => {
-            let message = format!("the pod to be evicted cannot be read: {why}");
-            Verdict::denied(Denial::internal(message))
-        }
-        Seen::Present(pod) => match Pod::of(pod) {
-            Err(error) => Verdict::denied(Denial::undecodable(&error)),
-            Ok(pod) => grace::evict(config, &pod, budgets, request, now),
-        },
+        None => Verdict::default(),
+        Some(Err(error)) => Verdict::denied(Denial::undecodable(&error)),
+        Some(Ok(pod)) => grace::evict(config, &pod, budgets, request, now),
     }
 }

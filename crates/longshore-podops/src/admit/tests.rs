@@ -12,7 +12,7 @@ use longshore_api::podops::{
     LABEL_RELEASED, LABEL_TO_DELETE, OPERATION_PERMISSION_PREFIX, OperationLabel,
     detail_annotation, operation_permission,
 };
-use longshore_core::{PatchKind, UnknownCause};
+use longshore_core::PatchKind;
 use serde::Deserialize;
 
 use super::*;
@@ -332,13 +332,7 @@ fn who_may_go_goes() {
         ),
     ];
     for (name, pod) in pods {
-        let eviction = validate_eviction(
-            &graceful(),
-            &deletion(Value::Null),
-            Seen::Present(&pod),
-            &[],
-            NOW,
-        );
+        let eviction = validate_eviction(&graceful(), &deletion(Value::Null), Some(&pod), &[], NOW);
         assert_eq!(eviction, Verdict::default(), "{name}");
         let verdict = validate(&graceful(), &deletion(pod), NOW);
         assert_eq!(verdict, Verdict::default(), "{name}");
@@ -395,8 +389,7 @@ fn a_dry_run_of_whatever_kind_gives_the_real_answer_and_writes_nothing() {
         assert_eq!(dry.begin, None);
     }
     let (pod, request) = (pod(|_| {}), deletion(Value::Null));
-    let evict =
-        |request: &Request| validate_eviction(&graceful(), request, Seen::Present(&pod), &[], NOW);
+    let evict = |request: &Request| validate_eviction(&graceful(), request, Some(&pod), &[], NOW);
     assert!(evict(&request).begin.is_some());
     // The real one is asked to come again, and is let through in the end.
     for dry in dry_runs(&request) {
@@ -433,7 +426,7 @@ fn a_delete_that_is_held_says_until_when_and_no_longer_than_that() {
     let evicted = validate_eviction(
         &config,
         &deletion(Value::Null),
-        Seen::Present(&pod(|_| {})),
+        Some(&pod(|_| {})),
         &[],
         NOW,
     );

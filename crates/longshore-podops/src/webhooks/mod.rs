@@ -14,12 +14,13 @@ use std::{sync::Arc, time::Duration};
 use async_trait::async_trait;
 use kube::{Api, api::ListParams};
 use longshore_api::podops::{ANNOTATION_EVICTION, EVICTION_ALLOWED};
-use longshore_core::{ObjectRef, Patch, Resource, Seen};
+use longshore_core::{ObjectRef, Patch, Resource, error::chain};
 use longshore_k8s::metadata;
 use longshore_kit::{Answer, Clock, RawObject, Requests, api_resource};
 use longshore_outbound::Boundaries;
 use longshore_webhook::{Admission, Denial, Response, Review, TIME_LIMIT, Verdict};
 use serde_json::{Value, json};
+use tokio::time::{Instant, timeout, timeout_at};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
@@ -44,6 +45,14 @@ pub const MUTATING: &str = "kusionstack-controller-manager-mutating";
 pub const VALIDATING: &str = "kusionstack-controller-manager-validating";
 /// The Secret of the certificates.
 pub const SECRET: &str = "longshore-podops-certs";
+
+/// How long the pod to be evicted may take to be read. API servers wait 7 s for the verdict: when this replica has none,
+/// they have the time to ask once more, and may get to another replica.
+const READ_LIMIT: Duration = Duration::from_secs(3);
+/// The same, for its budgets, which only make the message better.
+const BUDGETS_LIMIT: Duration = Duration::from_secs(1);
+/// How long reads and writes may take together: the verdict then has its reason within [`TIME_LIMIT`].
+const WRITTEN_WITHIN: Duration = Duration::from_millis(4_500);
 
 /// Why an operation cannot begin: the review was about another pod.
 const REPLACED: &str = "expected the pod of this request, found that it was replaced, changed at the same time, or does not take part any more; try again";
@@ -120,6 +129,7 @@ impl Admission for Validating {
             return Verdict::Allowed.into();
         }
         let request = request(review);
+        let deadline = Instant::now() + WRITTEN_WITHIN;
         let slot = match self.turn(review) {
             Turn::Held(slot) => Some(slot),
             Turn::AtOnce => None,
@@ -130,7 +140,10 @@ impl Admission for Validating {
             ..self.config.clone()
         };
         let verdict = match review.subresource.as_str() {
-            "eviction" => self.validate_eviction(review, &request).await,
+            "eviction" => match self.validate_eviction(review, &request).await {
+                Ok(verdict) => verdict,
+                Err(why) => return Verdict::Unknown(why).into(),
+            },
             _ => admit::validate(&config, &request, self.clock.now()),
         };
         let Some(denial) = verdict.denial else {
@@ -140,7 +153,7 @@ impl Admission for Validating {
             };
         };
         let begun = match &verdict.begin {
-            Some(begin) => self.begin(begin).await,
+            Some(begin) => self.begin(begin, deadline).await,
             None => Ok(None),
         };
         let denial = match begun {
@@ -181,7 +194,16 @@ fn other_pod(review: &Review) -> Response {
 
 impl Validating {
     /// The review has an Eviction, which says nothing of its pod.
-    async fn validate_eviction(&self, review: &Review, request: &Request) -> admit::Verdict {
+    ///
+    /// # Errors
+    /// Why the pod cannot be read. Then there is no verdict: most pods do not take part, and their evictions must not
+    /// depend on this replica. The failure policy lets them pass; the policy of `deploy/podops-evictions.yaml`, where it
+    /// is applied, refuses those of protected pods.
+    async fn validate_eviction(
+        &self,
+        review: &Review,
+        request: &Request,
+    ) -> Result<admit::Verdict, String> {
         let name = review.object["metadata"]["name"].as_str();
         let target = ObjectRef {
             resource: Resource::POD,
@@ -189,19 +211,29 @@ impl Validating {
             name: name.unwrap_or(&review.name).to_owned(),
             uid: None,
         };
-        let pod = match self.requests.get(&target).await {
-            Ok(Some(pod)) => Seen::Present(pod),
-            Ok(None) => Seen::Absent,
-            Err(error) => Seen::Unknown(error.to_unknown()),
+        let unknown = |why: String| {
+            format!(
+                "whether the pod {}/{} takes part in PodOpsLifecycle is not known here: {why}; try again",
+                target.namespace, target.name
+            )
+        };
+        let pod = match timeout(READ_LIMIT, self.requests.get(&target)).await {
+            Ok(Ok(pod)) => pod,
+            Ok(Err(error)) => return Err(unknown(chain(&error))),
+            Err(_elapsed) => return Err(unknown(no_answer(READ_LIMIT))),
         };
         let now = self.clock.now();
-        let is_held = matches!(&pod, Seen::Present(pod) if admit::is_held(&self.config, pod, now));
+        let is_held = pod
+            .as_ref()
+            .is_some_and(|pod| admit::is_held(&self.config, pod, now));
         let budgets = if is_held {
-            self.budgets(&review.namespace).await
+            let budgets = timeout(BUDGETS_LIMIT, self.budgets(&review.namespace));
+            budgets.await.unwrap_or_default()
         } else {
             Vec::new()
         };
-        admit::validate_eviction(&self.config, request, pod.as_ref(), &budgets, now)
+        let verdict = admit::validate_eviction(&self.config, request, pod.as_ref(), &budgets, now);
+        Ok(verdict)
     }
 
     /// The disruption budgets of a namespace; none where they cannot be read. They are for the message only: the
@@ -239,16 +271,19 @@ impl Validating {
         }
     }
 
-    /// Writes what begins the operation; the version that came of it.
+    /// Writes what begins the operation, until `deadline`; the version that came of it.
     ///
     /// # Errors
     /// Why it cannot be written, which is then why the request is refused.
-    async fn begin(&self, begin: &Patch) -> Result<Option<u64>, String> {
+    async fn begin(&self, begin: &Patch, deadline: Instant) -> Result<Option<u64>, String> {
         let body = begin.patch.clone();
         let written = self
             .requests
-            .patch(&begin.target, begin.subresource, begin.kind, body)
-            .await;
+            .patch(&begin.target, begin.subresource, begin.kind, body);
+        let written = match timeout_at(deadline, written).await {
+            Ok(written) => written,
+            Err(_elapsed) => return Err(not_begun(&no_answer(WRITTEN_WITHIN))),
+        };
         let version = |answer: Answer| {
             let object = answer.object_of(&begin.target).ok()?;
             metadata::version(&object)
@@ -260,9 +295,19 @@ impl Validating {
             }
             error
                 .message()
-                .map_or_else(|| error.to_string(), str::to_owned)
+                .map_or_else(|| not_begun(&chain(&error)), str::to_owned)
         })
     }
+}
+
+/// A request that may still take effect.
+fn no_answer(limit: Duration) -> String {
+    format!("this replica had no answer of the API server within {limit:?}")
+}
+
+/// The API server did not say whether it wrote what begins an operation. To write it twice changes nothing.
+fn not_begun(why: &str) -> String {
+    format!("whether the operation on the pod has begun is not known: {why}; try again")
 }
 
 /// An Eviction with the mark that the policy of `deploy/podops-evictions.yaml` asks for.

@@ -150,7 +150,7 @@ fn deletion() -> Review {
 fn denial(response: Response) -> Denial {
     match response.verdict {
         Verdict::Denied(denial) => denial,
-        Verdict::Allowed | Verdict::Changed(_) => panic!("{response:?}"),
+        Verdict::Allowed | Verdict::Changed(_) | Verdict::Unknown(_) => panic!("{response:?}"),
     }
 }
 
@@ -272,6 +272,38 @@ async fn an_eviction_leaves_no_mark_on_a_pod_that_takes_part_no_more() {
         matches!(freed.verdict, Verdict::Changed(_)),
         "the next try is allowed: {freed:?}"
     );
+}
+
+/// A client whose requests are never answered.
+fn stalled() -> Client {
+    type Answered = Result<http::Response<kube::client::Body>, std::convert::Infallible>;
+    let service = tower::service_fn(|_: http::Request<kube::client::Body>| {
+        std::future::pending::<Answered>()
+    });
+    Client::new(service, "default")
+}
+
+#[tokio::test(start_paused = true)]
+async fn without_an_answer_of_the_api_server_an_eviction_has_no_verdict_and_a_delete_says_so() {
+    let world = World::asking_through(Cluster::in_memory().client(), stalled());
+    let in_time = async |review: Review| {
+        let asked = timeout(TIME_LIMIT, world.validating.admit(&review));
+        asked.await.unwrap()
+    };
+    let unknown = in_time(eviction()).await.verdict;
+    let Verdict::Unknown(why) = &unknown else {
+        panic!("{unknown:?}");
+    };
+    let says = "no answer of the API server within 3s; try again";
+    assert!(why.contains("default/p") && why.ends_with(says), "{why}");
+    let refused = denial(in_time(deletion()).await);
+    assert_eq!(refused.code, 403);
+    let says = "no answer of the API server within 4.5s; try again";
+    assert!(refused.reason.ends_with(says), "{}", refused.reason);
+    // Nothing of the API server is needed for these.
+    let mut free = deletion();
+    free.old_object["metadata"]["labels"] = json!({});
+    assert_eq!(in_time(free).await.verdict, Verdict::Allowed);
 }
 
 #[tokio::test]

@@ -11,7 +11,7 @@ use http::{Method, Request, Response, Uri};
 use http_body_util::{BodyExt, Full};
 use kube::client::Body;
 use longshore_api::podops::OperationLabel;
-use longshore_core::{Patch, PatchKind, Seen};
+use longshore_core::{Patch, PatchKind};
 use longshore_kit::Clock;
 use longshore_podops::{
     AdmitConfig,
@@ -272,7 +272,7 @@ impl Webhooks {
                 options: Value::Null,
             };
             let pod: Value = serde_json::from_slice(&pod)?;
-            let (pod, now) = (Seen::Present(&pod), self.clock.now());
+            let (pod, now) = (Some(&pod), self.clock.now());
             let verdict = admit::validate_eviction(&config(), &request, pod, &[], now);
             if let Some(denial) = verdict.denial {
                 if let Some(note) = verdict.begin {

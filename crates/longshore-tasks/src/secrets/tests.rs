@@ -3,7 +3,7 @@ use std::net::SocketAddr;
 use k8s_openapi::{ByteString, api::core::v1::Secret};
 use kube::{Api, Client, api::PostParams};
 use longshore_cluster::Cluster;
-use longshore_kit::SystemClock;
+use longshore_kit::{Contact, SystemClock};
 use longshore_plugins::{ScopeBindings, secret_name};
 use longshore_webhook::{Certificates, ClientAuthority, Identity, Measures};
 use tokio_util::sync::CancellationToken;
@@ -76,6 +76,7 @@ async fn world() -> World {
         listener,
         tls.clone(),
         router,
+        Contact::default(),
         stopping.clone(),
     ));
     tokio::spawn(
@@ -535,6 +536,7 @@ async fn where_an_authority_is_configured_a_client_certificate_is_needed_and_no_
         listener,
         tls.clone(),
         router,
+        Contact::default(),
         stopping.clone(),
     ));
     tokio::spawn(stopping.run_until_cancelled_owned(certificates.keep(tls)));

@@ -146,6 +146,7 @@ pub(crate) async fn run(
         );
         probes.spawn("metrics", serve(listener, health, probes.shutdown()));
     }
+    ask_while_doubted(&context, &probes)?;
     let ended = async {
         context.cluster.answers(&context.metrics).await?;
         permissions::check(&context).await?;
@@ -156,6 +157,20 @@ pub(crate) async fn run(
     let ended = ended.await;
     probes.stop(DRAIN_LIMIT).await;
     ended
+}
+
+/// Lets a replica with webhooks notice that the API server answers again.
+fn ask_while_doubted(context: &Arc<Context>, tasks: &Tasks) -> Result<(), CliError> {
+    if context.readiness.known().is_empty() {
+        return Ok(());
+    }
+    let client = context.cluster.client("contact", &context.metrics)?;
+    let (context, stopping) = (context.clone(), tasks.shutdown());
+    tasks.spawn("contact", async move {
+        let asking = ready::ask_while_doubted(context.cluster.contact(), client);
+        stopping.run_until_cancelled(asking).await;
+    });
+    Ok(())
 }
 
 /// Prints in which namespaces the roles work, and in which not.
@@ -230,7 +245,7 @@ impl Checks for Probes {
 
     async fn checks(&self) -> Vec<Check> {
         let mut checks = self.0.standing.checks();
-        checks.extend(ready::checks(&self.0.readiness));
+        checks.extend(ready::checks(&self.0.readiness, self.0.cluster.contact()));
         checks
     }
 }

@@ -88,6 +88,7 @@ pub(super) async fn answer(
         (&context.webhooks, &context.pods),
         shutdown.clone(),
     );
+    webhooks.contact = context.cluster.contact().clone();
     webhooks.certificates = webhooks
         .certificates
         .unless_uninstalled(ROLE, LEASE)

@@ -92,6 +92,7 @@ pub(super) async fn run(
         certificates,
         webhooks: vec![(secrets::PATH, webhook)],
         measures: context.webhooks.clone(),
+        contact: context.cluster.contact().clone(),
     };
     let ended = webhooks.serve(listener, shutdown, |address| {
         output::note(&format!(

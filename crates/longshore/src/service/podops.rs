@@ -8,7 +8,7 @@ use std::{
 };
 
 use kube::Client;
-use longshore_kit::{Metrics, Requests, SystemClock};
+use longshore_kit::{Contact, Metrics, Requests, SystemClock};
 use longshore_outbound::Boundaries;
 use longshore_podops::{
     AdmitConfig, DRAIN_DELAY, PodMeasures, PodOps, PodOpsConfig, RegistrationConfig,
@@ -147,6 +147,7 @@ impl PodOpsSettings {
             )
             .into(),
             measures: measures.0.clone(),
+            contact: Contact::default(),
         }
     }
 }

@@ -2,6 +2,7 @@
 
 use std::{net::SocketAddr, sync::Arc};
 
+use longshore_kit::Contact;
 use longshore_webhook::{Admission, Certificates, Measures};
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
@@ -19,6 +20,8 @@ pub(crate) struct Webhooks {
     pub(crate) webhooks: Vec<(&'static str, Arc<dyn Admission>)>,
     /// The metrics of the webhooks.
     pub(crate) measures: Measures,
+    /// Whether the API server answers this process; the default where both are one process.
+    pub(crate) contact: Contact,
 }
 
 impl Webhooks {
@@ -40,8 +43,10 @@ impl Webhooks {
         let tls = tls.map_err(|source| CliError::engine(self.part, source))?;
         ready(address);
         let router = longshore_webhook::router(self.webhooks, callers, &self.measures);
+        let serving =
+            longshore_webhook::serve(listener, tls.clone(), router, self.contact, shutdown);
         tokio::select! {
-            ended = longshore_webhook::serve(listener, tls.clone(), router, shutdown) => ended.map_err(broken),
+            ended = serving => ended.map_err(broken),
             () = self.certificates.keep(tls) => Ok(()),
         }
     }

@@ -6,7 +6,7 @@ use super::*;
 fn an_eviction_is_noted_and_begins_nothing() {
     let pod = pod(|_| {});
     let request = deletion(Value::Null);
-    let verdict = validate_eviction(&graceful(), &request, Seen::Present(&pod), &[], NOW);
+    let verdict = validate_eviction(&graceful(), &request, Some(&pod), &[], NOW);
     let denial = verdict.denial.unwrap();
     assert_eq!((denial.code, denial.retry_after_seconds), (429, Some(5)));
     let begin = verdict.begin.unwrap();
@@ -17,16 +17,13 @@ fn an_eviction_is_noted_and_begins_nothing() {
         applied(&begin, &pod),
         json!({"annotations": {ANNOTATION_EVICTED_AT: stamp(NOW)}})
     );
-    let gone = validate_eviction(&graceful(), &request, Seen::Absent, &[], NOW);
+    let gone = validate_eviction(&graceful(), &request, None, &[], NOW);
     assert_eq!(gone, Verdict::default());
-    let unknown = Seen::unknown(UnknownCause::Unreachable, "down");
-    let unknown = validate_eviction(&graceful(), &request, unknown, &[], NOW);
-    assert_eq!(unknown.denial.unwrap().code, 500);
     let another = Request {
         object: json!({"deleteOptions": {"preconditions": {"uid": "another"}}}),
         ..request
     };
-    let another = validate_eviction(&graceful(), &another, Seen::Present(&pod), &[], NOW);
+    let another = validate_eviction(&graceful(), &another, Some(&pod), &[], NOW);
     assert_eq!(another, Verdict::default(), "API servers answer that");
 }
 
@@ -65,7 +62,7 @@ fn an_eviction_is_noted_again_while_it_waits_and_until_somebody_wants_the_pod_de
             Some(changes["annotations"][ANNOTATION_EVICTED_AT].clone())
         };
         let request = deletion(Value::Null);
-        let evicted = validate_eviction(&graceful(), &request, Seen::Present(&pod), &[], NOW);
+        let evicted = validate_eviction(&graceful(), &request, Some(&pod), &[], NOW);
         assert_eq!(said(evicted), by_eviction, "{what}");
         let deleted = validate(&graceful(), &deletion(pod.clone()), NOW);
         assert_eq!(said(deleted), by_delete, "{what}");
@@ -106,7 +103,7 @@ fn an_eviction_that_waits_is_answered_with_the_budgets_of_its_pod() {
     assert!(is_held(&graceful(), &pod, NOW));
     let budgets = [budget("web", "web"), budget("db", "db")];
     let request = deletion(Value::Null);
-    let verdict = validate_eviction(&graceful(), &request, Seen::Present(&pod), &budgets, NOW);
+    let verdict = validate_eviction(&graceful(), &request, Some(&pod), &budgets, NOW);
     let message = verdict.denial.unwrap().message;
     assert!(
         message.ends_with(": PodDisruptionBudget default/web: 2 of 3 must stay available, 2 are"),
@@ -125,7 +122,7 @@ fn an_eviction_that_waits_is_answered_with_the_budgets_of_its_pod() {
         ("of other pods", vec![budget("db", "db")], Some(5)),
         ("no budgets", Vec::new(), Some(5)),
     ] {
-        let verdict = validate_eviction(&graceful(), &request, Seen::Present(&pod), &budgets, NOW);
+        let verdict = validate_eviction(&graceful(), &request, Some(&pod), &budgets, NOW);
         let denial = verdict.denial.unwrap();
         for denial in [denial.clone(), denial.instead("why")] {
             let said = (denial.code, denial.retry_after_seconds);
@@ -159,7 +156,7 @@ fn an_eviction_that_does_not_begin_although_its_budgets_have_room_is_answered_so
         }
         let budgets = [serde_json::from_value::<Budget>(budget).unwrap()];
         let request = deletion(Value::Null);
-        let verdict = validate_eviction(&graceful(), &request, Seen::Present(&pod), &budgets, NOW);
+        let verdict = validate_eviction(&graceful(), &request, Some(&pod), &budgets, NOW);
         let denial = verdict.denial.unwrap();
         (denial.message, denial.retry_after_seconds)
     };

@@ -336,7 +336,7 @@ impl World {
             grace_delete: true,
             ..AdmitConfig::default()
         };
-        let verdict = validate_eviction(&config, &request, Seen::Present(&pod), &[], self.now());
+        let verdict = validate_eviction(&config, &request, Some(&pod), &[], self.now());
         if let Some(note) = verdict.begin {
             self.patch(&note);
         }
