@@ -18,6 +18,7 @@ use serde_json::json;
 use tempfile::TempDir;
 use tokio::{
     net::TcpListener,
+    sync::watch,
     task::{AbortHandle, JoinSet},
 };
 use tower::{BoxError, Layer, ServiceExt, service_fn};
@@ -38,6 +39,7 @@ pub struct FaultProxy {
     address: SocketAddr,
     folder: TempDir,
     task: AbortHandle,
+    is_stalled: watch::Sender<bool>,
 }
 
 impl FaultProxy {
@@ -53,7 +55,9 @@ impl FaultProxy {
         let folder = tempfile::tempdir()?;
         std::fs::write(folder.path().join("kubeconfig"), kubeconfig(address))?;
         let api = api_of(upstream);
-        let forward = service_fn(move |request| forward(request, api.clone()));
+        let is_stalled = watch::Sender::new(false);
+        let stalls = is_stalled.subscribe();
+        let forward = service_fn(move |request| forward(request, api.clone(), stalls.clone()));
         let service = TowerToHyperService::new(process.layer().layer(forward));
         let task = tokio::spawn(async move {
             let mut connections = JoinSet::new();
@@ -73,7 +77,14 @@ impl FaultProxy {
             address,
             folder,
             task: task.abort_handle(),
+            is_stalled,
         })
+    }
+
+    /// Lets nothing through, and keeps the connections open: requests wait, and answers that have not begun. Watches that
+    /// have begun go on. With false all of it arrives.
+    pub fn stall(&self, is_stalled: bool) {
+        self.is_stalled.send_replace(is_stalled);
     }
 
     /// The address on which the proxy listens.
@@ -97,13 +108,20 @@ impl FaultProxy {
     }
 }
 
-async fn forward(request: Request<Incoming>, api: AnyApi) -> Result<Response<FaultBody>, BoxError> {
+async fn forward(
+    request: Request<Incoming>,
+    api: AnyApi,
+    mut stalls: watch::Receiver<bool>,
+) -> Result<Response<FaultBody>, BoxError> {
     let (mut parts, body) = request.into_parts();
     for name in OF_CONNECTION {
         parts.headers.remove(name);
     }
     let body = Body::from(body.collect().await?.to_bytes());
-    api.oneshot(Request::from_parts(parts, body)).await
+    stalls.wait_for(|is_stalled| !is_stalled).await?;
+    let answer = api.oneshot(Request::from_parts(parts, body)).await?;
+    stalls.wait_for(|is_stalled| !is_stalled).await?;
+    Ok(answer)
 }
 
 impl Drop for FaultProxy {

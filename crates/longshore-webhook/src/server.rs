@@ -366,3 +366,100 @@ fn tell(review: &Review, response: &Response) {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use longshore_kit::{Clock, NoteAnswers, SystemClock};
+    use rustls::{
+        ClientConfig, RootCertStore,
+        pki_types::{CertificateDer, ServerName, pem::PemObject},
+    };
+    use tokio::{
+        io::{AsyncReadExt, AsyncWriteExt},
+        time::timeout,
+    };
+    use tokio_rustls::{TlsConnector, client::TlsStream};
+    use tower::{Service, service_fn};
+
+    use super::*;
+    use crate::{
+        issue::{Pair, issue},
+        served::Served,
+    };
+
+    const NAME: &str = "webhook.example";
+
+    async fn connect(pair: &Pair, address: SocketAddr) -> TlsStream<TcpStream> {
+        let mut roots = RootCertStore::empty();
+        let authority = CertificateDer::from_pem_slice(pair.authority.as_bytes()).unwrap();
+        roots.add(authority).unwrap();
+        let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+        let config = ClientConfig::builder_with_provider(provider)
+            .with_safe_default_protocol_versions()
+            .unwrap()
+            .with_root_certificates(roots)
+            .with_no_client_auth();
+        let stream = TcpStream::connect(address).await.unwrap();
+        let name = ServerName::try_from(NAME).unwrap();
+        let connector = TlsConnector::from(Arc::new(config));
+        connector.connect(name, stream).await.unwrap()
+    }
+
+    /// Sends a request, and reads the beginning of its response.
+    async fn ask(stream: &mut TlsStream<TcpStream>) {
+        let request = format!("GET / HTTP/1.1\r\nhost: {NAME}\r\n\r\n");
+        stream.write_all(request.as_bytes()).await.unwrap();
+        let mut head = [0; 12];
+        stream.read_exact(&mut head).await.unwrap();
+        assert_eq!(&head, b"HTTP/1.1 404");
+    }
+
+    /// Whether the server closes the connection within this time.
+    async fn is_closed_within(stream: &mut TlsStream<TcpStream>, limit: Duration) -> bool {
+        let mut rest = Vec::new();
+        timeout(limit, stream.read_to_end(&mut rest)).await.is_ok()
+    }
+
+    /// A connection without an authenticated request ends by itself after 10 s, so that each limit here is shorter.
+    #[tokio::test]
+    async fn a_server_without_its_api_server_closes_connections_and_serves_those_that_return() {
+        let pair = issue(&[NAME.to_owned()], SystemClock.now()).unwrap();
+        let served = Served {
+            pair: pair.clone(),
+            client_authority: None,
+        };
+        let tls = RustlsConfig::from_config(served.config("s").unwrap());
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        let (contact, stopping) = (Contact::default(), CancellationToken::new());
+        let mut tasks = JoinSet::new();
+        let serving = serve(
+            listener,
+            tls,
+            Router::new(),
+            contact.clone(),
+            stopping.clone(),
+        );
+        tasks.spawn(serving);
+
+        let mut kept = connect(&pair, address).await;
+        ask(&mut kept).await;
+        assert!(!is_closed_within(&mut kept, Duration::from_secs(3)).await);
+        // A request to the API server that is never answered.
+        let silent = service_fn(|_: http::Request<()>| {
+            std::future::pending::<Result<http::Response<()>, io::Error>>()
+        });
+        let mut silent = NoteAnswers::new(silent, contact);
+        let asking = silent.call(http::Request::new(()));
+        tasks.spawn(async move { asking.await.map(drop) });
+        let mut kept = connect(&pair, address).await;
+        ask(&mut kept).await;
+        assert!(is_closed_within(&mut kept, Duration::from_secs(8)).await);
+        let mut again = connect(&pair, address).await;
+        ask(&mut again).await;
+        stopping.cancel();
+        // The server; the other request has no end.
+        let ended = timeout(Duration::from_secs(8), tasks.join_next()).await;
+        assert!(ended.unwrap().unwrap().unwrap().is_ok());
+    }
+}

@@ -2,6 +2,11 @@
 
 use std::{fs, time::Duration};
 
+use k8s_openapi::api::core::v1::Pod;
+use kube::{
+    Api,
+    api::{EvictParams, PostParams},
+};
 use longshore_test::{Fault, FaultPlan, FaultProxy, Faults, Point, faults::Refusal};
 use serde_json::json;
 use tokio::net::TcpStream;
@@ -106,6 +111,52 @@ async fn readiness_waits_for_webhooks_that_are_served_and_names_configurations_t
     let whole = ["200 OK", "[+]webhooks of podops are served ok"];
     until_page(metrics, "/readyz?verbose", &whole).await;
     until_page(metrics, "/metrics", &[&gauge(0)]).await;
+    assert_eq!(replica.stop(), Some(0), "{}", replica.log());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_replica_that_the_api_server_does_not_answer_is_not_ready_and_refuses_no_eviction() {
+    let cluster = TestCluster::embedded().await;
+    let process = Faults::unbounded(FaultPlan::none()).start();
+    let proxy = FaultProxy::start(cluster.admin.clone(), &process);
+    let proxy = proxy.await.unwrap();
+    let mut plan = Plan::of(&cluster, "podops");
+    plan.kubeconfig = proxy.kubeconfig();
+    let address = format!("127.0.0.1:{}", free_port());
+    let gates = "GraceDeleteWebhook=true";
+    let more = ["--webhook-address", &address, "--feature-gates", gates];
+    plan.more = more.map(str::to_owned).to_vec();
+    let mut replica = plan.spawn("podops");
+    let ready = replica.ready();
+    let metrics = ready["metrics"].as_str().unwrap();
+    let served = ["200 OK", "[+]webhooks of podops are served ok"];
+    until_page(metrics, "/readyz?verbose", &served).await;
+
+    // Of others: they have no label.
+    let pods: Api<Pod> = Api::namespaced(cluster.admin.clone(), &cluster.namespace);
+    let evicted = async |name: &str| {
+        let pod = json!({
+            "metadata": {"name": name}, "spec": {"containers": [{"name": "c", "image": "i"}]},
+        });
+        let pod = serde_json::from_value(pod).unwrap();
+        pods.create(&PostParams::default(), &pod).await.unwrap();
+        let evicted = pods.evict(name, &EvictParams::default()).await;
+        evicted.map(drop).map_err(|error| error.to_string())
+    };
+    proxy.stall(true);
+    assert_eq!(evicted("at-first").await, Ok(()));
+    let cut_off = [
+        "503 Service Unavailable",
+        "[-]webhooks of podops are served, and this replica has had no answer of the API server for 10 s or more failed",
+    ];
+    until_page(metrics, "/readyz", &cut_off).await;
+    // A restart would not help.
+    let text = page(metrics, "/healthz").await;
+    assert!(text.contains("200 OK"), "{text}");
+    assert_eq!(evicted("cut-off").await, Ok(()));
+    proxy.stall(false);
+    until_page(metrics, "/readyz?verbose", &served).await;
+    assert_eq!(evicted("back").await, Ok(()));
     assert_eq!(replica.stop(), Some(0), "{}", replica.log());
 }
 
