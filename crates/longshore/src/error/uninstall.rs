@@ -27,10 +27,23 @@ pub(crate) enum UninstallError {
     Elsewhere {
         role: &'static str,
         namespace: String,
-        /// The Lease or the Service that names the other namespace.
+        /// The object that names the other namespace.
         found: String,
         /// The other namespace.
         installed: String,
+    },
+    #[error(
+        "whether the role {role} is installed in the namespace {namespace} is not certain: {found}"
+    )]
+    Unsure {
+        role: &'static str,
+        namespace: String,
+        /// The Lease that speaks against the namespace.
+        found: String,
+        /// Its name.
+        lease: &'static str,
+        /// Its namespace.
+        of: String,
     },
     #[error("there is no namespace {namespace}, and nothing of the role {role} names it")]
     NoNamespace {
@@ -76,7 +89,7 @@ impl UninstallError {
             Self::Rights { .. } => "LS1105",
             Self::ComesBack { .. } => "LS1106",
             Self::Request(_) | Self::List { .. } | Self::Asking { .. } => "LS1107",
-            Self::Elsewhere { .. } | Self::NoNamespace { .. } => "LS1108",
+            Self::Elsewhere { .. } | Self::Unsure { .. } | Self::NoNamespace { .. } => "LS1108",
             Self::NotUninstalled { .. } => "LS1109",
         }
     }
@@ -99,6 +112,14 @@ impl UninstallError {
                     "nothing was changed; run `longshore uninstall --role {role} -n {installed}`"
                 );
             }
+            Self::Unsure {
+                role, lease, of, ..
+            } => {
+                return format!(
+                    "nothing was changed; if a controller of yours runs there, run `longshore uninstall --role {role} -n {of}`; \
+                     if not, somebody else with rights in {of} made the Lease: `kubectl delete lease -n {of} {lease}`, and run the command again"
+                );
+            }
             Self::NoNamespace { .. } => {
                 "nothing was changed; name the namespace of the controller with -n NAMESPACE"
             }
@@ -117,9 +138,10 @@ impl UninstallError {
     pub(super) fn exit(&self) -> Exit {
         match self {
             Self::Rights { .. } => Exit::NotAuthorised,
-            Self::Elsewhere { .. } | Self::NoNamespace { .. } | Self::NotUninstalled { .. } => {
-                Exit::NotFoundOrUnsupported
-            }
+            Self::Elsewhere { .. }
+            | Self::Unsure { .. }
+            | Self::NoNamespace { .. }
+            | Self::NotUninstalled { .. } => Exit::NotFoundOrUnsupported,
             Self::ComesBack { .. } | Self::Request(_) | Self::List { .. } | Self::Asking { .. } => {
                 Exit::Failure
             }

@@ -1,8 +1,13 @@
 //! Whether a role is installed in the namespace that the command line names.
 //!
 //! The webhooks of a role serve the whole cluster, so that a wrong namespace would take them away
-//! from the controller that runs elsewhere. The namespace is known from the Lease that a controller
-//! holds; without a held Lease, from the Service that the webhooks call.
+//! from the controller that runs elsewhere. Three kinds of objects name the namespace of a
+//! controller: a ClusterRoleBinding of its service account, the Service that the webhooks call, and
+//! the Lease that a controller holds. Only administrators write the first two. Everyone with
+//! Kubernetes' role `edit` in a namespace writes Leases there, so a Lease alone decides nothing: it
+//! counts where another object names the same namespace.
+
+use std::collections::BTreeSet;
 
 use jiff::{SignedDuration, Timestamp};
 use longshore_core::{ObjectRef, Resource, Scope};
@@ -44,6 +49,28 @@ struct Sign {
     what: String,
 }
 
+/// All of them.
+#[derive(Debug, Default)]
+struct Signs {
+    /// ClusterRoleBindings.
+    bound: Vec<Sign>,
+    /// The Services that the webhooks call. `--dns-name` may name one of another namespace than the controller's.
+    services: Vec<Sign>,
+    /// Leases that are held.
+    held: Vec<Sign>,
+}
+
+/// Where a role is installed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Found {
+    /// In the namespace that is named, or nothing says otherwise.
+    Here,
+    /// In another one, as this says.
+    Elsewhere(Sign),
+    /// Only this Lease speaks against the namespace that is named, and nothing that only administrators write settles it.
+    Unsure(Sign),
+}
+
 impl Place<'_> {
     /// Fails where the role is installed elsewhere, and where the namespace does not exist.
     ///
@@ -53,33 +80,66 @@ impl Place<'_> {
         configurations: &[ObjectRef],
         now: Timestamp,
     ) -> Result<(), UninstallError> {
-        let mut services = Vec::new();
-        for target in configurations {
-            if let Some(found) = self.objects.get(target).await? {
-                services.extend(called(&objects::name(target), &found));
+        let signs = self.signs(configurations, now).await?;
+        let (role, namespace) = (self.role.name, self.namespace.to_owned());
+        match found(self.namespace, &signs) {
+            Found::Here => {}
+            Found::Elsewhere(sign) => {
+                return Err(UninstallError::Elsewhere {
+                    role,
+                    namespace,
+                    found: sign.what,
+                    installed: sign.namespace,
+                });
+            }
+            Found::Unsure(sign) => {
+                return Err(UninstallError::Unsure {
+                    role,
+                    namespace,
+                    found: sign.what,
+                    lease: self.role.mark,
+                    of: sign.namespace,
+                });
             }
         }
-        // Without webhooks, each namespace may have an installation of its own.
-        let mut leases = Vec::new();
-        if !configurations.is_empty() {
-            leases = self.objects.everywhere(LEASE, self.role.mark).await?;
-        }
-        if let Some(sign) = elsewhere(self.namespace, &services, &leases, now) {
-            return Err(UninstallError::Elsewhere {
-                role: self.role.name,
-                namespace: self.namespace.to_owned(),
-                found: sign.what,
-                installed: sign.namespace,
-            });
-        }
-        let is_named = services.iter().any(|it| it.namespace == self.namespace);
-        if is_named || self.exists().await? || self.is_bound(configurations).await? {
+        if names(&signs.services, self.namespace)
+            || names(&signs.bound, self.namespace)
+            || self.exists().await?
+        {
             return Ok(());
         }
-        Err(UninstallError::NoNamespace {
-            role: self.role.name,
-            namespace: self.namespace.to_owned(),
-        })
+        Err(UninstallError::NoNamespace { role, namespace })
+    }
+
+    /// None without webhooks: then each namespace may have an installation of its own.
+    async fn signs(
+        &self,
+        configurations: &[ObjectRef],
+        now: Timestamp,
+    ) -> Result<Signs, UninstallError> {
+        let mut signs = Signs::default();
+        if configurations.is_empty() {
+            return Ok(signs);
+        }
+        for target in configurations {
+            if let Some(found) = self.objects.get(target).await? {
+                signs
+                    .services
+                    .extend(called(&objects::name(target), &found));
+            }
+        }
+        let leases = self.objects.everywhere(LEASE, self.role.mark).await?;
+        let held = leases.iter().filter(|lease| is_held(lease, now));
+        signs.held = held.map(holder).collect();
+        let others = signs.services.iter().chain(&signs.held);
+        let mut namespaces: BTreeSet<&str> = others.map(|sign| sign.namespace.as_str()).collect();
+        namespaces.insert(self.namespace);
+        let mut bound = Vec::new();
+        for namespace in namespaces {
+            bound.extend(self.binding(namespace).await?);
+        }
+        signs.bound = bound;
+        Ok(signs)
     }
 
     /// Without the right to read it, the namespace counts as there.
@@ -95,14 +155,11 @@ impl Place<'_> {
         }
     }
 
-    /// Whether a ClusterRoleBinding is for the service account of this namespace. It stays when the webhook
-    /// configurations are gone, as after a run that was killed.
-    async fn is_bound(&self, configurations: &[ObjectRef]) -> Result<bool, UninstallError> {
-        if configurations.is_empty() {
-            return Ok(false);
-        }
+    /// A ClusterRoleBinding of the role for the service account of a namespace, as far as the user may read it. It stays
+    /// when the webhook configurations are gone, as after a run that was killed.
+    async fn binding(&self, namespace: &str) -> Result<Option<Sign>, UninstallError> {
         let installation = Installation {
-            namespace: self.namespace.to_owned(),
+            namespace: namespace.to_owned(),
             others: Others::NONE,
             webhook: self.settings.clone(),
             reads_secrets: true,
@@ -117,13 +174,19 @@ impl Place<'_> {
                 continue;
             };
             match self.objects.get(&target).await {
-                Ok(Some(_)) => return Ok(true),
+                Ok(Some(_)) => {
+                    let binding = objects::name(&target);
+                    return Ok(Some(Sign {
+                        namespace: namespace.to_owned(),
+                        what: format!("there is a {binding} for its service account"),
+                    }));
+                }
                 Ok(None) => {}
                 Err(UninstallError::Request(error)) if error.code() == Some(403) => {}
                 Err(error) => return Err(error),
             }
         }
-        Ok(false)
+        Ok(None)
     }
 }
 
@@ -148,21 +211,42 @@ fn called(configuration: &str, object: &Value) -> Vec<Sign> {
     signs.collect()
 }
 
-/// What says that the installation is in another namespace; `None` where something says that it is in this one, or
-/// nothing says anything.
+/// Where the role is installed.
 ///
-/// The Lease counts before the Service: `--dns-name` may name a Service of any namespace, and the mark has to be where
-/// the controller looks for it.
-fn elsewhere(namespace: &str, services: &[Sign], leases: &[Value], now: Timestamp) -> Option<Sign> {
-    let held = leases.iter().filter(|lease| is_held(lease, now));
-    let signs: Vec<Sign> = match held.map(holder).collect::<Vec<_>>() {
-        held if held.is_empty() => services.to_vec(),
-        held => held,
+/// A namespace that two kinds of objects name is one, and what else there is counts for nothing: an earlier
+/// ClusterRoleBinding, a Service behind `--dns-name`, the Lease of somebody. Without such a namespace the
+/// ClusterRoleBindings say it, and without them the Services, where no Lease contradicts them.
+fn found(namespace: &str, signs: &Signs) -> Found {
+    let Signs {
+        bound,
+        services,
+        held,
+    } = signs;
+    let in_both = |one: &[Sign], other: &[Sign]| -> Vec<Sign> {
+        let both = one.iter().filter(|sign| names(other, &sign.namespace));
+        both.cloned().collect()
     };
-    if signs.iter().any(|sign| sign.namespace == namespace) {
-        return None;
+    let mut trusted = in_both(bound, services);
+    trusted.extend(in_both(bound, held));
+    trusted.extend(in_both(services, held));
+    let is_agreed = !trusted.is_empty();
+    if !is_agreed {
+        trusted.clone_from(if bound.is_empty() { services } else { bound });
     }
-    signs.into_iter().next()
+    if let Some(sign) = trusted.first()
+        && !names(&trusted, namespace)
+    {
+        return Found::Elsewhere(sign.clone());
+    }
+    let is_certain = is_agreed || !bound.is_empty() || names(held, namespace);
+    match held.first() {
+        Some(lease) if !is_certain => Found::Unsure(lease.clone()),
+        Some(_) | None => Found::Here,
+    }
+}
+
+fn names(signs: &[Sign], namespace: &str) -> bool {
+    signs.iter().any(|sign| sign.namespace == namespace)
 }
 
 /// The controller that holds a Lease.
@@ -216,20 +300,67 @@ mod tests {
         })
     }
 
-    fn found(services: &[&str], leases: &[Value]) -> Option<String> {
-        let object = json!({"webhooks": services.iter().map(|namespace| json!({
-            "clientConfig": {"service": {"namespace": namespace, "name": "longshore-podops"}},
-        })).collect::<Vec<_>>()});
-        let services = called("the configuration", &object);
-        let sign = elsewhere("default", &services, leases, NOW.parse().unwrap());
-        sign.map(|sign| sign.namespace)
+    /// What these namespaces say about `longshore`: those of the bindings, of the Services, and of the Leases that are held.
+    fn said(bound: &[&str], services: &[&str], held: &[&str]) -> String {
+        let signs = |namespaces: &[&str]| -> Vec<Sign> {
+            let namespaces = namespaces.iter();
+            let sign = |namespace: &&str| Sign {
+                namespace: (*namespace).to_owned(),
+                what: String::new(),
+            };
+            namespaces.map(sign).collect()
+        };
+        let signs = Signs {
+            bound: signs(bound),
+            services: signs(services),
+            held: signs(held),
+        };
+        match found("longshore", &signs) {
+            Found::Here => "here".to_owned(),
+            Found::Elsewhere(sign) => sign.namespace,
+            Found::Unsure(sign) => format!("{}?", sign.namespace),
+        }
+    }
+
+    const NONE: &[&str] = &[];
+
+    #[test]
+    fn bindings_and_services_say_where_a_role_is_and_a_lease_only_beside_one_of_them() {
+        let (here, other) = (&["longshore"][..], &["other"][..]);
+        let both = &["other", "longshore"][..];
+        for (what, bound, services, held, expected) in [
+            ("nothing", NONE, NONE, NONE, "here"),
+            ("all of them", here, here, here, "here"),
+            ("a tenant's lease alone", here, here, other, "here"),
+            ("the same, without webhooks", here, NONE, other, "here"),
+            ("a tenant's lease as well", here, here, both, "here"),
+            ("the tenant's namespace", other, other, here, "other"),
+            ("the same, and a controller", other, other, both, "other"),
+            ("the same, and no binding", NONE, other, here, "other"),
+            ("another service", NONE, other, NONE, "other"),
+            ("another binding", other, NONE, NONE, "other"),
+            ("a service of --dns-name", here, other, here, "here"),
+            ("the same, and no controller", here, other, NONE, "here"),
+            ("the namespace of that service", other, here, other, "other"),
+            ("an earlier binding", both, here, NONE, "here"),
+            ("the namespace of that one", both, other, NONE, "other"),
+            ("no binding", NONE, here, here, "here"),
+            ("a later installation", here, other, other, "other"),
+            ("a lease against a service", NONE, here, other, "other?"),
+            ("a lease alone", NONE, NONE, other, "other?"),
+            ("its own lease alone", NONE, NONE, both, "here"),
+        ] {
+            assert_eq!(said(bound, services, held), expected, "{what}");
+        }
     }
 
     #[test]
-    fn the_service_of_the_webhooks_names_the_namespace_of_the_installation() {
-        assert_eq!(found(&["longshore"], &[]).as_deref(), Some("longshore"));
-        assert_eq!(found(&["default"], &[]), None);
-        assert_eq!(found(&[], &[]), None);
+    fn the_service_of_the_webhooks_names_a_namespace() {
+        let object = json!({"webhooks": [{"clientConfig": {
+            "service": {"namespace": "longshore", "name": "longshore-podops"},
+        }}]});
+        let signs = called("the configuration", &object);
+        assert!(signs.len() == 1 && names(&signs, "longshore"), "{signs:?}");
         // Webhooks with URLs, and an empty configuration.
         let urls = json!({"webhooks": [{"clientConfig": {"url": "https://127.0.0.1:1/"}}]});
         assert!(called("c", &urls).is_empty());
@@ -237,36 +368,15 @@ mod tests {
     }
 
     #[test]
-    fn a_controller_that_holds_its_lease_names_the_namespace_of_the_installation() {
-        let there = lease("longshore", "host_1", NOW);
-        let here = lease("default", "host_2", NOW);
-        assert_eq!(
-            found(&[], std::slice::from_ref(&there)).as_deref(),
-            Some("longshore")
-        );
-        assert_eq!(found(&[], &[there.clone(), here.clone()]), None);
-        assert_eq!(found(&["longshore"], std::slice::from_ref(&here)), None);
-        // The Service may be in another namespace than the controller.
-        assert_eq!(
-            found(&["default"], std::slice::from_ref(&there)).as_deref(),
-            Some("longshore")
-        );
-        // The mark of this namespace says nothing about the controller of the other one.
-        let mark = lease("default", HOLDER_UNINSTALLED, NOW);
-        assert_eq!(
-            found(&[], &[mark, there.clone()]).as_deref(),
-            Some("longshore")
-        );
-    }
-
-    #[test]
     fn a_lease_that_nobody_holds_names_no_installation() {
+        let now: Timestamp = NOW.parse().unwrap();
+        assert!(is_held(&lease("longshore", "host_1", NOW), now));
         for lease in [
             lease("longshore", "", NOW),
             lease("longshore", "host_1", "2026-11-23T05:00:00.000000Z"),
             lease("longshore", HOLDER_UNINSTALLED, NOW),
         ] {
-            assert_eq!(found(&[], std::slice::from_ref(&lease)), None, "{lease}");
+            assert!(!is_held(&lease, now), "{lease}");
         }
     }
 }

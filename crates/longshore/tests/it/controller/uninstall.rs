@@ -5,7 +5,9 @@ use std::fs;
 
 use k8s_openapi::api::{
     admissionregistration::v1::MutatingWebhookConfiguration,
+    coordination::v1::Lease,
     core::v1::{Namespace, Secret},
+    rbac::v1::ClusterRoleBinding,
 };
 use kube::{Api, ResourceExt, api::PostParams};
 use longshore_api::flyte::FINALIZER_PLUGIN;
@@ -254,6 +256,84 @@ async fn the_role_webhook_leaves_no_webhook_and_a_replica_that_is_started_makes_
         .delete(&made.name_any(), &Default::default())
         .await
         .unwrap();
+}
+
+/// A Lease as every owner of a namespace may write it.
+async fn forge_lease(cluster: &TestCluster, namespace: &str) {
+    let leases: Api<Lease> = Api::namespaced(cluster.admin.clone(), namespace);
+    let lease = json!({
+        "metadata": {"name": "longshore-podops"},
+        "spec": {
+            "holderIdentity": "evil", "leaseDurationSeconds": 2_000_000_000,
+            "renewTime": "2096-11-27T03:20:00.000000Z",
+        },
+    });
+    let lease = serde_json::from_value(lease).unwrap();
+    let params = PostParams::default();
+    leases.create(&params, &lease).await.unwrap();
+}
+
+/// What an administrator and the controllers of `podops` leave in the cluster, when no controller runs any more.
+async fn installed(cluster: &TestCluster) {
+    let (params, namespace) = (PostParams::default(), &cluster.namespace);
+    let bindings: Api<ClusterRoleBinding> = Api::all(cluster.admin.clone());
+    let name = format!("longshore-podops:{namespace}");
+    let binding = json!({
+        "metadata": {"name": name},
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": name},
+        "subjects": [{"kind": "ServiceAccount", "name": "longshore", "namespace": namespace}],
+    });
+    let binding = serde_json::from_value(binding).unwrap();
+    bindings.create(&params, &binding).await.unwrap();
+    let configurations: Api<MutatingWebhookConfiguration> = Api::all(cluster.admin.clone());
+    let configuration = json!({
+        "metadata": {"name": longshore_podops::webhooks::MUTATING},
+        "webhooks": [{
+            "name": "a.apps.kusionstack.io", "admissionReviewVersions": ["v1"], "sideEffects": "None",
+            "clientConfig": {"service": {"namespace": namespace, "name": "longshore-podops", "path": "/"}},
+            "rules": [{
+                "apiGroups": ["apps.kusionstack.io"], "apiVersions": ["*"],
+                "operations": ["CREATE"], "resources": ["podtransitionrules"],
+            }],
+        }],
+    });
+    let configuration = serde_json::from_value(configuration).unwrap();
+    configurations
+        .create(&params, &configuration)
+        .await
+        .unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_lease_of_a_tenant_misleads_no_uninstall() {
+    let cluster = TestCluster::embedded().await;
+    let tenant = cluster.beside("tenant").await;
+    forge_lease(&cluster, &tenant.namespace).await;
+    // Nothing else says anything: it is not followed, and the user decides.
+    let (code, _, stderr) = uninstall(&cluster, "podops", &["--dry-run"]).await;
+    assert_eq!(code, 3, "{stderr}");
+    let remedy = format!(
+        "kubectl delete lease -n {} longshore-podops",
+        tenant.namespace
+    );
+    let says = stderr.contains("LS1108") && stderr.contains(&remedy);
+    assert!(says, "{stderr}");
+
+    installed(&cluster).await;
+    let (code, report, stderr) = uninstall(&cluster, "podops", &["--dry-run"]).await;
+    assert_eq!(code, 0, "{stderr}");
+    assert_eq!(report["namespace"], cluster.namespace.as_str(), "{report}");
+    let right = format!("--role podops -n {}", cluster.namespace);
+    for flag in ["--dry-run", "--yes"] {
+        let tried = uninstall_in(&cluster, &tenant.namespace, "podops", &[flag]);
+        let (code, _, stderr) = tried.await;
+        assert_eq!(code, 3, "{flag}: {stderr}");
+        let says = stderr.contains("LS1108") && stderr.contains(&right);
+        assert!(says, "{flag}: {stderr}");
+    }
+    let configurations: Api<MutatingWebhookConfiguration> = Api::all(cluster.admin.clone());
+    let name = longshore_podops::webhooks::MUTATING;
+    assert!(configurations.get_opt(name).await.unwrap().is_some());
 }
 
 /// What follows in the lines of docs/secrets.md that begin with this, word by word, up to a pipe.

@@ -144,7 +144,7 @@ async fn versions(place: &Place<'_>) -> Vec<Value> {
 
 pub(super) async fn all(world: &World) {
     let place = inhabited(world, "left").await;
-    a_controller_in_another_namespace_keeps_its_webhooks(&place).await;
+    a_lease_in_another_namespace_is_no_proof(&place).await;
     a_dry_run_lists_everything_and_writes_nothing(&place).await;
     a_controller_that_runs_stops_and_puts_nothing_back(&place).await;
     a_pod_a_rule_and_a_namespace_go_without_us(&place).await;
@@ -156,8 +156,9 @@ pub(super) async fn all(world: &World) {
     world.revive();
 }
 
-/// The webhooks have URLs here, so that only the Lease says where the controller is.
-async fn a_controller_in_another_namespace_keeps_its_webhooks(place: &Place<'_>) {
+/// The webhooks have URLs here. Where the rights are granted by bindings, those say where the controller is; elsewhere
+/// only Leases do.
+async fn a_lease_in_another_namespace_is_no_proof(place: &Place<'_>) {
     let world = place.world;
     let leases = format!(
         "/apis/coordination.k8s.io/v1/namespaces/{}/leases",
