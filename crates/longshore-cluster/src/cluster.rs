@@ -3,6 +3,7 @@
 use std::{fmt, path::Path, sync::Arc, time::Duration};
 
 use jiff::Timestamp;
+use serde_json::Value;
 
 use crate::server::{
     ApiService, Clock, Durability, OpenError, PodLogs, ServeConfig, ServeError, Server, Serving,
@@ -47,6 +48,16 @@ impl Cluster {
     /// Must be called inside a tokio runtime.
     pub fn client(&self) -> kube::Client {
         kube::Client::new(self.service(), "default")
+    }
+
+    /// Puts pods of an earlier cluster into this one, with the uid and the status that each of them has. A name that is
+    /// taken stays as it is. Blocks as a write does.
+    ///
+    /// *Assumption*: nobody uses the cluster yet. What a request would check is not checked.
+    pub fn put_back_pods(&self, pods: impl IntoIterator<Item = Value>) {
+        for pod in pods {
+            self.server.put_back_pod(pod);
+        }
     }
 
     /// Serves the API over TLS to clients that present the bearer token, until the returned value is stopped or

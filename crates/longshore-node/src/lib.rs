@@ -14,6 +14,7 @@ mod clock;
 mod config;
 mod env;
 pub mod images;
+mod left_behind;
 mod log_book;
 pub mod log_server;
 pub mod logs;
@@ -30,6 +31,7 @@ mod volumes;
 
 pub use config::{EventVolume, LogsLifetime, NodeConfig, PodsLifetime};
 pub use images::ImageMap;
+pub use left_behind::take_successes;
 pub use log_server::{ContainerLogs, LogListener, LogServer};
 pub use logs::{LogError, LogOptions};
 pub use node::{Node, NodeError};

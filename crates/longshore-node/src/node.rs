@@ -30,18 +30,18 @@ use crate::{
     addresses::Addresses,
     config::{LogsLifetime, NodeConfig, PodsLifetime},
     env::HostFacts,
+    left_behind,
     log_book::{AttemptWatch, LogBook},
     logs::{self, LogError, LogOptions},
     pod::{
         actor::{Actor, News},
         directory,
         publish::PodRef,
-        shim_link::ShimLink,
     },
     private_dir,
     profile::{self, Profile},
     register,
-    shim::protocol::{AttemptId, Command},
+    shim::protocol::AttemptId,
 };
 
 /// Pods share the host's network, each at an address of its own.
@@ -250,7 +250,7 @@ impl Node {
 
     async fn run_pods(&self, shutdown: CancellationToken) {
         if self.shared.config.lifetime == PodsLifetime::DieWithNode {
-            self.end_survivors().await;
+            left_behind::end_all(&self.shared.pods_dir()).await;
         }
         let api = Api::<Pod>::all(self.shared.client.clone());
         let selector = format!("spec.nodeName={}", self.shared.config.name);
@@ -269,20 +269,6 @@ impl Node {
             }
         }
         while pods.tasks.join_next().await.is_some() {}
-    }
-
-    /// Ends what still runs of a node that was killed, before anything starts: a task must not meet its own last try.
-    async fn end_survivors(&self) {
-        let pods = fs::read_dir(self.shared.pods_dir())
-            .into_iter()
-            .flatten()
-            .flatten();
-        let ended = pods.map(|pod| async move {
-            if let Err(error) = end_shim(&pod.path()).await {
-                tracing::warn!(pod = %pod.path().display(), %error, "cannot end what is left of a pod");
-            }
-        });
-        futures::future::join_all(ended).await;
     }
 
     /// The log of a container.
@@ -493,18 +479,8 @@ impl Pods {
     }
 }
 
-/// Kills what runs under the shim of a pod, and waits until it has ended.
-async fn end_shim(dir: &Path) -> io::Result<()> {
-    if let Some(mut shim) = ShimLink::find(dir)? {
-        shim.send(&Command::Quit).await;
-        // Reports until the end of the connection: then every process has ended.
-        while shim.next().await.is_some() {}
-    }
-    Ok(())
-}
-
 async fn end_orphan(shared: &Shared, dir: &Path, uid: &str) -> io::Result<()> {
-    end_shim(dir).await?;
+    left_behind::end_one(dir).await?;
     if shared.config.logs == LogsLifetime::UntilPodDeleted {
         let logs = fs::read_dir(shared.config.root.join("logs"))
             .into_iter()

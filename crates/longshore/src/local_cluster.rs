@@ -22,7 +22,7 @@ use longshore_cluster::{
     Cluster, LogError, LogOptions, LogStream, PodLogs, ServeConfig, Serving, controllers,
 };
 use longshore_kit::{CountRequests, Metrics, Tasks};
-use longshore_node::{ImageMap, Node, NodeConfig, PodsLifetime, shim};
+use longshore_node::{ImageMap, Node, NodeConfig, PodsLifetime, shim, take_successes};
 use longshore_object_store::Storage;
 use longshore_podops::PodMeasures;
 use longshore_tasks::{ActionMeasures, Settings};
@@ -102,10 +102,14 @@ impl LocalCluster {
         phases: &Phases,
     ) -> Result<Self, CliError> {
         phases.wait_for("the cluster to read its objects");
+        let is_new = lifetime == Lifetime::OfProcess || !objects(data_dir).exists();
         let cluster = open(data_dir, lifetime).await?;
         let storage = storage(data_dir)?;
         phases.wait_for("the node to take over its pods");
         let root = data_dir.join("node");
+        if is_new {
+            put_back_successes(&cluster, &root).await?;
+        }
         let mut config = NodeConfig::new("local", &root, shim_command()?);
         config.images = images(&data_dir.join("images.yaml"))?;
         // Ended pods count until they are deleted.
@@ -282,6 +286,27 @@ async fn open(data_dir: &Path, lifetime: Lifetime) -> Result<Cluster, CliError> 
     opened.map_err(CliError::Cluster)
 }
 
+/// Puts the pods of an earlier process into a new cluster that have succeeded by themselves: their tasks must not run
+/// again, though that process was killed before it heard of the end. What else was left has no process any more.
+async fn put_back_successes(cluster: &Cluster, root: &Path) -> Result<(), CliError> {
+    let pods: Vec<Pod> = take_successes(root).await;
+    let pods = pods.into_iter().filter(is_of_a_dag);
+    let pods = pods
+        .map(serde_json::to_value)
+        .collect::<Result<Vec<_>, _>>();
+    let pods = pods.map_err(|source| CliError::engine("the process node", source))?;
+    let cluster = cluster.clone();
+    let put_back = tokio::task::spawn_blocking(move || cluster.put_back_pods(pods)).await;
+    put_back.map_err(|source| CliError::engine("the cluster", source))
+}
+
+/// Whether nothing but its DAG owned a pod: the owner of another one is gone with its cluster.
+fn is_of_a_dag(pod: &Pod) -> bool {
+    let metadata = &pod.metadata;
+    metadata.namespace.as_deref() == Some(NAMESPACE)
+        && metadata.owner_references.iter().flatten().next().is_none()
+}
+
 /// This program itself, as the shim above each pod.
 fn shim_command() -> Result<Vec<OsString>, CliError> {
     let program = std::env::current_exe();
@@ -344,6 +369,20 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+
+    #[test]
+    fn only_pods_of_dags_are_put_back() {
+        let owner = json!([{"apiVersion": "v1", "kind": "TaskAction", "name": "a", "uid": "u"}]);
+        for (namespace, owners, is_put_back) in [
+            ("longshore", json!(null), true),
+            ("longshore", owner, false),
+            ("default", json!(null), false),
+        ] {
+            let pod = json!({"metadata": {"namespace": namespace, "ownerReferences": owners}});
+            let pod: Pod = serde_json::from_value(pod).unwrap();
+            assert_eq!(is_of_a_dag(&pod), is_put_back, "{pod:?}");
+        }
+    }
 
     #[tokio::test]
     async fn dags_have_a_namespace_of_their_own_unless_an_earlier_version_left_some_in_default() {

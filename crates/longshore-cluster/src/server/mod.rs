@@ -183,6 +183,27 @@ impl Server {
         }
     }
 
+    /// Stores a pod that an earlier server had, as it was. Blocks.
+    pub(crate) fn put_back_pod(&self, mut pod: serde_json::Value) {
+        let Some(Served {
+            resource,
+            collection,
+        }) = self.registry.find("", "v1", "pods")
+        else {
+            return;
+        };
+        meta::normalise(&mut pod, false);
+        let namespace = meta::text(&pod, "/metadata/namespace");
+        let key = Key::new(Some(namespace), meta::name(&pod));
+        let draft = Draft::new(&resource, &pod);
+        if let Err(error) =
+            self.hub
+                .commit_now(&collection, key, Expected::Absent, Change::Put(draft))
+        {
+            tracing::warn!(%error, "cannot put a pod of an earlier cluster back");
+        }
+    }
+
     /// Sets what identifies a new object.
     fn stamp(&self, object: &mut serde_json::Value) {
         let now = meta::seconds(self.now());

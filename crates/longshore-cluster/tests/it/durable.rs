@@ -178,3 +178,36 @@ async fn a_directory_in_use_is_refused() {
     cluster.close();
     Cluster::open(directory.path()).unwrap();
 }
+
+/// The pods of an earlier cluster are found as they were, by clients that list, watch and select.
+#[tokio::test]
+async fn pods_that_are_put_back_have_their_uid_and_their_status() {
+    let cluster = Cluster::in_memory();
+    let pod = |name: &str, phase: &str| {
+        json!({
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "metadata": {"name": name, "namespace": "default", "uid": format!("uid-{name}"), "labels": {"a": "b"}},
+            "spec": {"nodeName": "local", "containers": [{"name": "base"}]},
+            "status": {"phase": phase},
+        })
+    };
+    cluster.put_back_pods([pod("one", "Succeeded"), pod("two", "Succeeded")]);
+    // A name that is taken stays as it is.
+    cluster.put_back_pods([pod("one", "Failed")]);
+    let api = Api::new(&cluster);
+    let selected = "/api/v1/namespaces/default/pods?fieldSelector=spec.nodeName%3Dlocal";
+    let (_, list) = api.get(selected).await;
+    let found = list["items"].as_array().unwrap().iter();
+    let found: Vec<_> = found
+        .map(|it| (&it["metadata"]["uid"], &it["status"]["phase"]))
+        .collect();
+    let succeeded = json!("Succeeded");
+    assert_eq!(
+        found,
+        [
+            (&json!("uid-one"), &succeeded),
+            (&json!("uid-two"), &succeeded)
+        ]
+    );
+}

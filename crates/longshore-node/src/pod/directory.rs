@@ -49,6 +49,13 @@ fn recall_stop(dir: &Path) -> Option<BegunStop> {
     serde_json::from_slice(&bytes).ok()
 }
 
+/// The pod as an earlier node remembered it.
+pub(crate) fn recall_pod(dir: &Path) -> Option<Pod> {
+    let bytes = fs::read(dir.join("pod.json")).ok()?;
+    let memory = serde_json::from_slice::<Memory>(&bytes).ok()?;
+    Some(memory.pod)
+}
+
 /// Reads back what is known of a pod from before this node started; `None` for one that never started.
 pub(crate) fn recall(dir: &Path, now: Timestamp) -> io::Result<Option<Local>> {
     if !dir.is_dir() {

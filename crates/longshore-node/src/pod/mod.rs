@@ -12,6 +12,7 @@ pub(crate) mod publish;
 mod resolve;
 pub(crate) mod shim_link;
 mod status;
+pub(crate) mod success;
 #[cfg(test)]
 mod tests;
 mod unsupported;

@@ -327,7 +327,8 @@ impl Shim {
     ///
     /// The space for it was reserved before the attempt began. When a disk refuses it all the same, the shim retries
     /// until the write succeeds, but the node need not wait for that: it writes the end to the API server.
-    fn record_end(&mut self, record: Record) {
+    fn record_end(&mut self, mut record: Record) {
+        record.was_stopped = self.stopping.is_some();
         if let Err(e) = record.end(&self.pod_dir) {
             drop(writeln!(
                 io::stderr(),
@@ -423,6 +424,10 @@ impl Shim {
     /// shim afterwards. Without a grace period the containers are killed at once.
     fn stop(&mut self, grace: Duration) {
         let kill_at = clock::now().saturating_add(grace).unwrap_or(Timestamp::MAX);
+        if self.stopping.is_none() {
+            // What has ended by now has ended by itself.
+            self.reap();
+        }
         if self.stopping.is_none() && !grace.is_zero() {
             self.running
                 .values()

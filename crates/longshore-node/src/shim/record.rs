@@ -38,6 +38,10 @@ pub(crate) struct Record {
     /// Set once it ended.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) exit: Option<Exit>,
+    /// Whether the shim had begun to stop its containers before the end: a process that was asked to end may well exit
+    /// with 0.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub(crate) was_stopped: bool,
 }
 
 impl Record {
@@ -49,6 +53,7 @@ impl Record {
             started: None,
             start_ticks: None,
             exit: None,
+            was_stopped: false,
         }
     }
 

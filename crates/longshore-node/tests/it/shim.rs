@@ -349,6 +349,7 @@ fn an_exit_without_a_node_is_on_disk() {
         rig.hang_up();
         rig.wait_for_shim();
         assert_eq!(rig.record()["exit"]["code"], 6);
+        assert!(rig.record()["was_stopped"].is_null(), "it ended by itself");
     });
 }
 
@@ -371,6 +372,7 @@ fn a_shim_that_dies_with_the_node_stops_its_containers_first() {
             rig.hang_up();
             rig.wait_for_shim();
             assert_eq!(rig.record()["exit"]["code"], code);
+            assert_eq!(rig.record()["was_stopped"], true);
             assert_eq!(n_processes(&sleep), 0);
         }
     });

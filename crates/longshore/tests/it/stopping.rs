@@ -2,6 +2,7 @@
 //! counts.
 
 use std::{
+    cell::RefCell,
     fs,
     path::{Path, PathBuf},
     process::Command as Process,
@@ -137,6 +138,77 @@ fn a_killed_command_goes_on_at_once_without_meeting_its_own_tasks() {
     // At once: the stubborn task may still run.
     goes_on(&dag, &data, &run_id);
     assert_eq!(n_processes(&data), 0);
+}
+
+/// The first task ends while the command is halted; the second one only after a signal to end.
+const UNHEARD: &str = r#"
+dag_id: stubborn
+workspace: true
+tasks:
+  first:
+    command: [sh, -c, 'cd "$LONGSHORE_WORKSPACE"; echo at it; echo first >> ran; : > again; until [ -e go ]; do sleep 0.1; done']
+  asked:
+    command: [sh, -c, 'cd "$LONGSHORE_WORKSPACE"; echo at it; echo asked >> ran; [ ! -e twice ] || exit 0; : > twice; trap "exit 0" TERM; while :; do sleep 0.1; done']
+"#;
+
+/// How many records in the folder tell an end with exit code 0.
+fn n_successes(folder: &Path) -> usize {
+    let entries = fs::read_dir(folder).into_iter().flatten().flatten();
+    let count = |path: PathBuf| {
+        if path.ends_with("record.json") {
+            let record = fs::read_to_string(path).unwrap_or_default();
+            usize::from(record.contains(r#""exit":{"code":0,"#))
+        } else if path.is_dir() && !path.is_symlink() {
+            n_successes(&path)
+        } else {
+            0
+        }
+    };
+    entries.map(|entry| count(entry.path())).sum()
+}
+
+/// Its record has the exit code 0, of which no process but its shim has heard.
+#[test]
+fn a_task_that_had_succeeded_when_the_command_was_killed_does_not_run_again() {
+    let folder = TempDir::new().unwrap();
+    let (dag, data) = (folder.path().join("dag.yaml"), folder.path().join("data"));
+    fs::write(&dag, UNHEARD).unwrap();
+    let mut run = Background::start(&dag, &data, &[]);
+    let run_id = RefCell::new(String::new());
+    run.wait_until(|change| {
+        *run_id.borrow_mut() = change["runId"].as_str().unwrap().to_owned();
+        change["taskId"] == "first" && change["to"] == "running"
+    });
+    for name in ["again", "twice"] {
+        until("both tasks are at it", || {
+            file_called(name, &data).is_some()
+        });
+    }
+    run.signal("STOP");
+    let workspace = file_called("again", &data).unwrap();
+    fs::write(workspace.with_file_name("go"), "").unwrap();
+    let pods = data.join("node/pods");
+    until("the end is on disk", || n_successes(&pods) == 1);
+    run.signal("KILL");
+    run.child.wait().unwrap();
+    until("the other one has done what it was asked", || {
+        n_successes(&pods) == 2
+    });
+    let mut command = longshore();
+    command.arg("run").arg(&dag);
+    command.args(["--resume", &run_id.borrow(), "-o", "json", "--data-dir"]);
+    let (code, stdout, stderr) = outcome(command.arg(&data));
+    assert_eq!(code, 0, "{stderr}");
+    let (_, result) = result(&stdout);
+    for task in result["tasks"].as_array().unwrap() {
+        assert_eq!(task["tryNumber"], 1, "{task}");
+        let log = Path::new(task["log"].as_str().unwrap());
+        let log = fs::read_to_string(log).unwrap();
+        assert!(log.contains("at it"), "its log is kept: {task}");
+    }
+    let ran = fs::read_to_string(workspace.with_file_name("ran")).unwrap();
+    let n_starts = |task: &str| ran.lines().filter(|line| *line == task).count();
+    assert_eq!((n_starts("first"), n_starts("asked")), (1, 2), "{ran}");
 }
 
 #[test]
