@@ -6,6 +6,7 @@ use bytes::Bytes;
 use futures::{Stream, StreamExt};
 use http::{Method, header};
 use longshore_k8s::Backoff;
+use tokio::time::{Instant, timeout, timeout_at};
 
 use super::{Client, ClientError, sse, unreachable};
 use crate::{names::RunName, objects::Change};
@@ -13,12 +14,12 @@ use crate::{names::RunName, objects::Change};
 /// The service says something this often, or it is gone.
 const SILENCE_TIMEOUT: Duration = Duration::from_secs(45);
 /// The wait between two attempts to connect.
-const BACKOFF: Backoff = Backoff {
+pub(super) const BACKOFF: Backoff = Backoff {
     first: Duration::from_millis(200),
     max: Duration::from_secs(5),
 };
 /// Attempts in a row before the follower stops: some minutes, enough for a restart.
-const MAX_ATTEMPTS: u32 = 30;
+pub(super) const MAX_ATTEMPTS: u32 = 30;
 
 /// What a follower sees.
 #[derive(Clone, Debug, PartialEq)]
@@ -34,6 +35,33 @@ pub enum Followed {
 }
 
 type Chunks = Pin<Box<dyn Stream<Item = Result<Bytes, reqwest::Error>> + Send>>;
+type Connecting = Pin<Box<dyn Future<Output = Result<Chunks, ClientError>> + Send>>;
+
+/// The connection. It is kept where a call of [`Changes::next`] may be dropped: a follower that draws meanwhile drops each
+/// one long before a service is back.
+enum Link {
+    /// There is none.
+    Down,
+    /// It is being made, after a wait.
+    Connecting(Connecting),
+    /// The service answers.
+    Up {
+        chunks: Chunks,
+        decoder: sse::Decoder,
+        /// The service says something until then, or it is gone.
+        deadline: Instant,
+    },
+}
+
+impl Link {
+    fn up(chunks: Chunks) -> Self {
+        Self::Up {
+            chunks,
+            decoder: sse::Decoder::default(),
+            deadline: Instant::now() + SILENCE_TIMEOUT,
+        }
+    }
+}
 
 /// The changes of one run.
 pub struct Changes {
@@ -41,7 +69,7 @@ pub struct Changes {
     run: RunName,
     /// The id of the last event, from which a new connection resumes.
     reached: Option<String>,
-    connection: Option<(Chunks, sse::Decoder)>,
+    link: Link,
     waiting: VecDeque<sse::Event>,
     n_failures: u32,
     is_ready: bool,
@@ -62,7 +90,7 @@ impl Changes {
             client,
             run,
             reached: None,
-            connection: None,
+            link: Link::Down,
             waiting: VecDeque::new(),
             n_failures: 0,
             is_ready: false,
@@ -117,19 +145,38 @@ impl Changes {
         Ok(followed)
     }
 
-    /// Gets some more events. After an error the connection is gone, and the next call makes a new one.
+    /// Gets some more events, or a step nearer to them. After an error the connection is gone, and the next call makes a
+    /// new one.
+    ///
+    /// *Cancellation*: safe, also while it connects.
     async fn receive(&mut self) -> Result<(), ClientError> {
-        if self.connection.is_none() {
-            let chunks = self.connect().await?;
-            self.connection = Some((chunks, sse::Decoder::default()));
-        }
-        let Some((chunks, decoder)) = &mut self.connection else {
-            return Ok(());
-        };
-        let received = match tokio::time::timeout(SILENCE_TIMEOUT, chunks.next()).await {
-            Ok(Some(Ok(chunk))) => decoder.push(&chunk).map_err(|why| self.client.foreign(why)),
-            Ok(Some(Err(source))) => Err(unreachable(&self.client.server, source)),
-            Ok(None) | Err(_) => Err(ClientError::Closed(self.client.server.clone())),
+        let received = match &mut self.link {
+            Link::Down => {
+                self.link = Link::Connecting(self.connect());
+                return Ok(());
+            }
+            Link::Connecting(connecting) => {
+                let connected = connecting.await;
+                match connected {
+                    Ok(chunks) => {
+                        self.link = Link::up(chunks);
+                        return Ok(());
+                    }
+                    Err(error) => Err(error),
+                }
+            }
+            Link::Up {
+                chunks,
+                decoder,
+                deadline,
+            } => match timeout_at(*deadline, chunks.next()).await {
+                Ok(Some(Ok(chunk))) => {
+                    *deadline = Instant::now() + SILENCE_TIMEOUT;
+                    decoder.push(&chunk).map_err(|why| self.client.foreign(why))
+                }
+                Ok(Some(Err(source))) => Err(unreachable(&self.client.server, source)),
+                Ok(None) | Err(_) => Err(ClientError::Closed(self.client.server.clone())),
+            },
         };
         match received {
             Ok(events) => {
@@ -138,16 +185,15 @@ impl Changes {
                 Ok(())
             }
             Err(error) => {
-                self.connection = None;
+                self.link = Link::Down;
                 Err(error)
             }
         }
     }
 
-    async fn connect(&mut self) -> Result<Chunks, ClientError> {
-        if self.n_failures > 0 {
-            tokio::time::sleep(BACKOFF.wait(self.n_failures)).await;
-        }
+    /// A connection in the making, which needs nothing of the follower any more.
+    fn connect(&self) -> Connecting {
+        let wait = BACKOFF.wait(self.n_failures);
         let query = [
             ("dagId", self.run.dag_id.as_str()),
             ("runId", self.run.run_id.as_str()),
@@ -160,6 +206,13 @@ impl Changes {
         if let Some(reached) = &self.reached {
             request = request.header("last-event-id", reached);
         }
-        Ok(Box::pin(self.client.answer(request).await?.bytes_stream()))
+        let client = self.client.clone();
+        Box::pin(async move {
+            tokio::time::sleep(wait).await;
+            match timeout(SILENCE_TIMEOUT, client.answer(request)).await {
+                Ok(answer) => Ok(Box::pin(answer?.bytes_stream()) as Chunks),
+                Err(_) => Err(ClientError::Closed(client.server.clone())),
+            }
+        })
     }
 }

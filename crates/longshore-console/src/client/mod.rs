@@ -19,10 +19,12 @@ use crate::{
 
 mod changes;
 mod file;
+mod log;
 mod sse;
 
 pub use changes::{Changes, Followed};
 pub use file::{ClientFile, FileError};
+pub use log::{LogPiece, LogReader};
 
 /// How long a connection may take to come about.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
@@ -205,6 +207,16 @@ impl Client {
         Ok(Box::pin(chunks.map(move |chunk| {
             chunk.map_err(|source| unreachable(&server, source))
         })))
+    }
+
+    /// Reads a log like [`logs`](Self::logs); one that is followed, over disconnections and restarts of the service. The
+    /// query should name the try: a later connection may find a later one.
+    pub async fn read_log(
+        &self,
+        task: &TaskName,
+        query: LogQuery,
+    ) -> Result<LogReader, ClientError> {
+        LogReader::open(self.clone(), task.clone(), query).await
     }
 
     /// Follows the state changes of a run, over disconnections and restarts of the service.

@@ -5,7 +5,7 @@ use std::time::Duration;
 use futures::StreamExt;
 use longshore_console::{
     TaskName, Token,
-    client::{Changes, Client, ClientError, Followed},
+    client::{Changes, Client, ClientError, Followed, LogPiece, LogReader},
     control::{LogQuery, Until},
     objects::{Clear, DagPatch, Trigger},
 };
@@ -65,6 +65,45 @@ async fn a_log_comes_as_it_is_written() {
     assert!(timeout(LIMIT, log.next()).await.unwrap().is_none());
 }
 
+async fn next_piece(log: &mut LogReader) -> Option<String> {
+    let piece = timeout(LIMIT, log.next()).await.unwrap().unwrap()?;
+    Some(match piece {
+        LogPiece::Bytes(bytes) => String::from_utf8(bytes.to_vec()).unwrap(),
+        LogPiece::Lost => "lost".to_owned(),
+    })
+}
+
+/// Its try goes on while the service is started anew: once on its own, once with a later line.
+#[tokio::test]
+async fn a_log_that_is_followed_goes_on_where_it_was_after_a_restart() {
+    for tail in [None, Some(1)] {
+        let service = Service::start().await;
+        service.fake.set_state("r3", "running");
+        let task: TaskName = "etl/r3/extract".parse().unwrap();
+        let query = LogQuery {
+            until: Until::End,
+            attempt: Some(2),
+            tail,
+        };
+        let mut log = service.client().read_log(&task, query).await.unwrap();
+        let mut text = String::new();
+        while !text.ends_with("two\x1b[2J\n") {
+            text.push_str(&next_piece(&mut log).await.unwrap());
+        }
+        let (fake, address) = service.stop().await;
+        assert_eq!(next_piece(&mut log).await.unwrap(), "lost");
+        fake.write("three\n");
+        let service = Service::with(fake, &address).await;
+        assert_eq!(next_piece(&mut log).await.unwrap(), "three\n", "{tail:?}");
+        service.fake.set_state("r3", "success");
+        let (fake, address) = service.stop().await;
+        assert_eq!(next_piece(&mut log).await.unwrap(), "lost");
+        fake.end_logs();
+        let _service = Service::with(fake, &address).await;
+        assert_eq!(next_piece(&mut log).await, None, "{tail:?}");
+    }
+}
+
 #[tokio::test]
 async fn who_is_not_let_in_or_finds_nobody_is_told() {
     let service = Service::start().await;
@@ -80,8 +119,17 @@ async fn who_is_not_let_in_or_finds_nobody_is_told() {
     assert!(error.is_temporary());
 }
 
+/// Waits as a follower does that draws meanwhile: each wait is dropped before a service can be back.
 async fn next(changes: &mut Changes) -> String {
-    match timeout(LIMIT, changes.next()).await.unwrap().unwrap() {
+    const UNTIL_REDRAW: Duration = Duration::from_millis(100);
+    let followed = async {
+        loop {
+            if let Ok(followed) = timeout(UNTIL_REDRAW, changes.next()).await {
+                return followed;
+            }
+        }
+    };
+    match timeout(LIMIT, followed).await.unwrap().unwrap() {
         Followed::Ready => "ready".to_owned(),
         Followed::Reset => "reset".to_owned(),
         Followed::Lost => "lost".to_owned(),

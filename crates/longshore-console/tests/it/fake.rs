@@ -2,7 +2,10 @@
 
 use std::{
     collections::BTreeMap,
-    sync::{Mutex, MutexGuard},
+    sync::{
+        Mutex, MutexGuard,
+        atomic::{AtomicBool, Ordering},
+    },
 };
 
 use async_trait::async_trait;
@@ -22,6 +25,9 @@ pub(crate) struct Fake {
     runs: Mutex<Vec<Run>>,
     paused: Mutex<BTreeMap<String, bool>>,
     pools: Mutex<BTreeMap<String, i64>>,
+    /// What logs have got besides their first lines.
+    written: Mutex<String>,
+    logs_have_ended: AtomicBool,
     pub(crate) feed: Feed,
     pub(crate) is_broken: Mutex<bool>,
 }
@@ -41,6 +47,8 @@ impl Default for Fake {
             runs: Mutex::new(vec![run(3, "running"), run(2, "failed"), run(1, "success")]),
             paused: Mutex::default(),
             pools: Mutex::new([("default_pool".to_owned(), 128)].into()),
+            written: Mutex::default(),
+            logs_have_ended: AtomicBool::new(false),
             feed: Feed::with_capacity(8),
             is_broken: Mutex::default(),
         }
@@ -56,6 +64,16 @@ impl Fake {
         let is_it = |run: &&Run| run.dag_id == name.dag_id && run.run_id == name.run_id;
         let found = self.all().iter().find(is_it).cloned();
         found.ok_or_else(|| ControlError::UnknownRun(name.clone()))
+    }
+
+    /// Adds to all logs, for those who read them from now on.
+    pub(crate) fn write(&self, text: &str) {
+        self.written.lock().unwrap().push_str(text);
+    }
+
+    /// Logs that are read from now on have an end.
+    pub(crate) fn end_logs(&self) {
+        self.logs_have_ended.store(true, Ordering::Relaxed);
     }
 
     /// Moves a run, and tells.
@@ -260,7 +278,13 @@ impl Control for Fake {
             failure: Some(failure.clone()),
             ..Try::default()
         };
+        let state = if self.find(&name.run)?.state == "running" {
+            "running"
+        } else {
+            "failed"
+        };
         Ok(Task {
+            state: Some(state.to_owned()),
             failure: Some(failure),
             earlier_tries: vec![earlier],
             ..task(name)
@@ -308,14 +332,19 @@ impl Control for Fake {
             });
         }
         let line = |text: &'static str| Ok(Bytes::from_static(text.as_bytes()));
+        let written = self.written.lock().unwrap().clone();
+        let written = (!written.is_empty()).then(|| Ok(Bytes::from(written)));
         let lines: Vec<_> = [line("one\n"), line("two\x1b[2J\n")]
             .into_iter()
             .skip(query.tail.map_or(0, |n| 2_usize.saturating_sub(n)))
+            .chain(written)
             .collect();
         let lines = stream::iter(lines);
-        Ok(match query.until {
-            Until::Now => lines.boxed(),
-            Until::End => lines.chain(stream::pending()).boxed(),
+        let has_end = query.until == Until::Now || self.logs_have_ended.load(Ordering::Relaxed);
+        Ok(if has_end {
+            lines.boxed()
+        } else {
+            lines.chain(stream::pending()).boxed()
         })
     }
 

@@ -3,9 +3,9 @@
 use std::io::{self, IsTerminal, Write};
 
 use clap::Args;
-use futures::StreamExt;
 use longshore_console::{
-    client::Log,
+    TaskName,
+    client::{Client, LogPiece, LogReader},
     control::{LogQuery, Until},
 };
 
@@ -16,6 +16,7 @@ use crate::{
     cli::{Format, Globals, help_end},
     error::CliError,
     exit::Exit,
+    output,
     signals::{Interrupts, Signals},
 };
 
@@ -44,17 +45,21 @@ pub(crate) struct LogsArgs {
 
 pub(crate) fn logs(args: &LogsArgs, globals: &Globals) -> Result<Exit, CliError> {
     let client = args.server.connect()?;
-    let query = LogQuery {
-        attempt: args.attempt,
-        tail: args.tail,
-        until: if args.follow { Until::End } else { Until::Now },
-    };
     block_on(async {
         let mut signals = Signals::listen().map_err(|_| CliError::Internal {
             place: "the signals of the command".to_owned(),
         })?;
         let task = args.task.resolve(&client).await?;
-        let log = client.logs(&task, query).await?;
+        let attempt = match args.attempt {
+            None if args.follow => last_try(&client, &task).await?,
+            told => told,
+        };
+        let query = LogQuery {
+            attempt,
+            tail: args.tail,
+            until: if args.follow { Until::End } else { Until::Now },
+        };
+        let log = client.read_log(&task, query).await?;
         tokio::select! {
             () = signals.next() => Ok(Exit::Interrupted),
             copied = copy(log, Form::of(globals)) => copied,
@@ -62,13 +67,25 @@ pub(crate) fn logs(args: &LogsArgs, globals: &Globals) -> Result<Exit, CliError>
     })
 }
 
-async fn copy(mut log: Log, form: Form) -> Result<Exit, CliError> {
+/// The try that is followed, also after a restart of the service; `None` before the first one.
+async fn last_try(client: &Client, task: &TaskName) -> Result<Option<u32>, CliError> {
+    let n_tries = client.task(task).await?.try_number;
+    Ok(Some(n_tries).filter(|n| *n > 0))
+}
+
+async fn copy(mut log: LogReader, form: Form) -> Result<Exit, CliError> {
     let mut lines = Lines {
         form,
         begun: Vec::new(),
     };
-    while let Some(chunk) = log.next().await {
-        let shown = lines.take(&chunk?);
+    while let Some(piece) = log.next().await? {
+        let shown = match piece {
+            LogPiece::Bytes(bytes) => lines.take(&bytes),
+            LogPiece::Lost => {
+                output::note("the service does not answer: trying again");
+                continue;
+            }
+        };
         if !write(&shown) {
             return Ok(Exit::Success);
         }

@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, time::Duration};
 use futures::StreamExt;
 use longshore_console::{
     RunName, TaskName,
-    client::{Changes, Client, Followed},
+    client::{Changes, Client, ClientError, Followed},
     control::{LogQuery, Until},
     objects::{self, Run, Task},
 };
@@ -149,19 +149,20 @@ async fn watch(client: &Client, name: &RunName, globals: &Globals) -> Result<Run
     let mut view = View::read(client, name, &mut changes, globals).await?;
     let mut redraw = time::interval(Duration::from_secs(1) / u32::from(REDRAWS_PER_SECOND));
     redraw.set_missed_tick_behavior(MissedTickBehavior::Skip);
+    // What was missed is read again until the service answers: it may stop in between.
+    let mut is_behind = false;
     while !view.run.is_finished() {
         tokio::select! {
             followed = changes.next() => match followed? {
-                Followed::Change(change) => {
-                    if view.change(&change) {
-                        view.run = client.run(name).await?;
-                    }
-                }
-                Followed::Reset => view.catch_up(client, name).await?,
+                Followed::Change(change) => is_behind |= view.change(&change),
+                Followed::Reset => is_behind = true,
                 Followed::Lost => view.progress.note("the service does not answer: trying again"),
                 Followed::Ready => {}
             },
             _ = redraw.tick() => view.progress.tick(SystemClock.now()),
+        }
+        if is_behind {
+            is_behind = !view.catch_up(client, name).await?;
         }
     }
     Ok(view.run.clone())
@@ -170,6 +171,8 @@ async fn watch(client: &Client, name: &RunName, globals: &Globals) -> Result<Run
 /// What is known of the run. When it is dropped, its board leaves the screen.
 struct View {
     run: Run,
+    /// State of the run as it was last shown.
+    shown_run: String,
     /// State and try of each task as it was last shown.
     shown: BTreeMap<(String, i32), (Option<String>, u32)>,
     progress: Progress,
@@ -209,24 +212,29 @@ impl View {
         let mut view = Self {
             progress: Progress::choose(globals, board),
             shown: BTreeMap::new(),
+            shown_run: String::new(),
             run: Run::default(),
         };
         view.show(run, tasks);
         Ok(view)
     }
 
-    /// Shows what has changed while the stream of changes was interrupted.
-    async fn catch_up(&mut self, client: &Client, name: &RunName) -> Result<(), CliError> {
-        let run = client.run(name).await?;
-        let tasks = client.tasks(name, "").await?.items;
-        self.show(run, tasks);
-        Ok(())
+    /// Shows what has changed while the stream of changes was interrupted. Returns whether the service has answered.
+    async fn catch_up(&mut self, client: &Client, name: &RunName) -> Result<bool, CliError> {
+        let read = async { Ok((client.run(name).await?, client.tasks(name, "").await?.items)) };
+        let read: Result<_, ClientError> = read.await;
+        match read {
+            Ok((run, tasks)) => self.show(run, tasks),
+            Err(error) if error.is_temporary() => return Ok(false),
+            Err(error) => return Err(error.into()),
+        }
+        Ok(true)
     }
 
     fn show(&mut self, run: Run, tasks: Vec<Task>) {
         let at = SystemClock.now();
-        if run.state != self.run.state {
-            let from = Some(self.run.state.clone()).filter(|state| !state.is_empty());
+        if run.state != self.shown_run {
+            let from = Some(self.shown_run.clone()).filter(|state| !state.is_empty());
             self.change(&objects::Change::RunChange {
                 at,
                 dag_id: run.dag_id.clone(),
@@ -268,7 +276,10 @@ impl View {
             self.progress.change(&known);
         }
         match change {
-            objects::Change::RunChange { to, .. } => ["success", "failed"].contains(&to.as_str()),
+            objects::Change::RunChange { to, .. } => {
+                self.shown_run.clone_from(to);
+                ["success", "failed"].contains(&to.as_str())
+            }
             objects::Change::TaskChange {
                 task_id,
                 map_index,
