@@ -7,7 +7,13 @@ use std::{
 
 use clap::{ArgAction, Args, ColorChoice, Parser, Subcommand, ValueEnum};
 
-use crate::{cmd, controller::config_file::with_peers_flags, exit, output};
+use crate::{
+    cmd,
+    controller::config_file::with_peers_flags,
+    error::CliError,
+    exit::{self, Exit},
+    output,
+};
 
 /// One crash-safe control plane for the work that people run on Kubernetes.
 #[derive(Debug, Parser)]
@@ -145,16 +151,29 @@ pub(crate) fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
     let default = std::env::var("LONGSHORE_OUTPUT").unwrap_or_default();
     let cli = match Cli::try_parse_from(&args) {
         Ok(cli) => cli,
-        Err(usage) => return output::usage(&usage, wants_json(&args, default)).into(),
+        Err(usage) => return ended(output::usage(&usage, wants_json(&args, default))),
     };
     output::set(&cli.globals);
-    match cmd::dispatch(cli) {
+    ended(match cmd::dispatch(&cli) {
         Ok(exit) => exit,
         Err(error) => {
             output::error(&error);
-            error.exit().into()
+            error.exit()
         }
+    })
+}
+
+/// A command whose output got lost has not succeeded, whatever else it did.
+fn ended(exit: Exit) -> ExitCode {
+    let Some(source) = output::loss() else {
+        return exit.into();
+    };
+    let error = CliError::NotPrinted { source };
+    output::error(&error);
+    if exit == Exit::Success {
+        return error.exit().into();
     }
+    exit.into()
 }
 
 #[cfg(test)]

@@ -1,8 +1,11 @@
 //! Printing: results to stdout, everything else to stderr, colours only on a terminal.
 
 use std::{
-    io::{IsTerminal, Write},
-    sync::atomic::{AtomicBool, Ordering},
+    io::{self, IsTerminal, Write},
+    sync::{
+        Mutex, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
 };
 
 use anstyle::{AnsiColor, Style};
@@ -28,6 +31,9 @@ pub(crate) const DIM: Style = Style::new().dimmed();
 
 /// Whether errors are printed as JSON. Set once, read where an error surfaces, the panic hook included.
 static ERRORS_AS_JSON: AtomicBool = AtomicBool::new(false);
+
+/// The first error of stdout.
+static LOSS: Mutex<Option<io::Error>> = Mutex::new(None);
 
 /// Takes over the global arguments.
 pub(crate) fn set(globals: &Globals) {
@@ -57,11 +63,38 @@ pub(crate) fn stderr_size() -> (usize, usize) {
     })
 }
 
-/// Prints text as it is to stdout. A reader that has gone (`| head`) is no error.
+/// Prints text as it is to stdout.
 pub(crate) fn text(text: &str) {
     let mut stdout = anstream::stdout().lock();
-    let _ = stdout.write_all(text.as_bytes());
-    let _ = stdout.flush();
+    let printed = stdout.write_all(text.as_bytes());
+    note_loss(printed.and_then(|()| stdout.flush()));
+}
+
+/// Writes bytes to stdout. Returns whether they got there: after a loss nothing more is worth writing.
+pub(crate) fn bytes(bytes: &[u8]) -> bool {
+    let mut stdout = io::stdout().lock();
+    let written = stdout.write_all(bytes);
+    note_loss(written.and_then(|()| stdout.flush()))
+}
+
+/// Remembers that stdout did not take something, for the end of the command. A reader that has gone (`| head`) is no error.
+fn note_loss(printed: io::Result<()>) -> bool {
+    let Err(error) = printed else {
+        return true;
+    };
+    if error.kind() != io::ErrorKind::BrokenPipe {
+        let mut loss = LOSS.lock().unwrap_or_else(PoisonError::into_inner);
+        if loss.is_none() {
+            *loss = Some(error);
+        }
+    }
+    false
+}
+
+/// Why something that was printed is not on stdout.
+pub(crate) fn loss() -> Option<io::Error> {
+    let mut loss = LOSS.lock().unwrap_or_else(PoisonError::into_inner);
+    loss.take()
 }
 
 /// Prints a line to stdout.
@@ -101,10 +134,11 @@ pub(crate) fn usage(usage: &clap::Error, as_json: bool) -> Exit {
         note(&to_json(&error::render::object(&error)));
         return error.exit();
     }
-    let _ = usage.print();
+    let printed = usage.print();
     if usage.use_stderr() {
         Exit::Usage
     } else {
+        note_loss(printed.and_then(|()| io::stdout().flush()));
         Exit::Success
     }
 }

@@ -1,7 +1,5 @@
 //! One file per command.
 
-use std::process::ExitCode;
-
 use clap::Subcommand;
 
 use crate::{
@@ -51,9 +49,9 @@ pub(crate) enum Tasks {
 }
 
 /// Runs one command.
-pub(crate) fn dispatch(cli: Cli) -> Result<ExitCode, CliError> {
+pub(crate) fn dispatch(cli: &Cli) -> Result<Exit, CliError> {
     let globals = &cli.globals;
-    let exit = match &cli.command {
+    match &cli.command {
         Command::Run(args) => run::run(args, globals),
         Command::Standalone(args) => standalone::standalone(args, globals),
         Command::Controller(args) => controller::controller(args, globals),
@@ -74,8 +72,7 @@ pub(crate) fn dispatch(cli: Cli) -> Result<ExitCode, CliError> {
         Command::Explain(args) => explain::explain(args, globals),
         Command::Completion(args) => completion::print(args),
         Command::Version(_) => version::print(globals),
-    }?;
-    Ok(exit.into())
+    }
 }
 
 fn dispatch_dags(dags: &Dags, globals: &Globals) -> Result<Exit, CliError> {

@@ -141,6 +141,8 @@ pub(crate) enum CliError {
     NotConfirmed { what: String },
     #[error("run {run_id} was started with another version of the DAG {dag_id}")]
     OtherVersion { dag_id: String, run_id: String },
+    #[error("the output could not be written")]
+    NotPrinted { source: io::Error },
     #[error("internal error at {place}")]
     Internal { place: String },
 }
@@ -155,6 +157,7 @@ impl CliError {
             Self::NoHome => "LS1004",
             Self::UnknownCode { .. } => "LS1006",
             Self::Usage { .. } => "LS1009",
+            Self::NotPrinted { .. } => "LS1010",
             Self::InvalidDag { .. } => "LS1300",
             Self::UnknownParam { .. } => "LS1382",
             Self::UnknownRun { .. } => "LS1383",
@@ -203,6 +206,9 @@ impl CliError {
             },
             Self::InvalidDag { file, .. } => {
                 format!("correct the file and check it with `longshore dags lint {file}`")
+            }
+            Self::NotPrinted { .. } => {
+                "make room where stdout goes, and repeat the command; what it did besides is done".to_owned()
             }
             Self::UnknownParam { name, known, .. } => unknown_param_help(name, known),
             Self::UnknownRun { .. } => {
@@ -289,6 +295,7 @@ impl CliError {
             | Self::PortTaken { .. }
             | Self::DagsFolder { .. }
             | Self::ServiceBroken { .. }
+            | Self::NotPrinted { .. }
             | Self::Internal { .. } => Exit::Failure,
         }
     }

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use crate::{longshore, outcome};
+use crate::{longshore, outcome, repository};
 
 const COMMANDS: &[&[&str]] = &[
     &[],
@@ -235,4 +235,31 @@ fn explain_prints_the_page_of_a_code() {
         stderr.contains("error[LS1006]: there is no error code LS1799"),
         "{stderr}"
     );
+}
+
+/// `/dev/full` refuses each write, as a full disk does.
+#[test]
+fn output_that_cannot_be_written_is_an_error() {
+    for args in [
+        &["version"][..],
+        &["--version"],
+        &["--help"],
+        &["runs", "--help"],
+        &["explain", "LS1001"],
+        &["explain", "LS1001", "-o", "json"],
+        &["completion", "bash"],
+        &["dags", "lint", "examples/quickstart/dag.yaml"],
+    ] {
+        let full = std::fs::File::options().write(true).open("/dev/full");
+        let output = std::process::Command::new(env!("CARGO_BIN_EXE_longshore"))
+            .args(args)
+            .current_dir(repository())
+            .stdout(full.unwrap())
+            .output()
+            .unwrap();
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(1), "{args:?}: {stderr}");
+        assert!(stderr.contains("LS1010"), "{args:?}: {stderr}");
+        assert!(stderr.contains("No space left"), "{args:?}: {stderr}");
+    }
 }

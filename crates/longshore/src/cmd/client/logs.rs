@@ -1,6 +1,6 @@
 //! `longshore logs TARGET`: live or stored, whichever exists.
 
-use std::io::{self, IsTerminal, Write};
+use std::io::{self, IsTerminal};
 
 use clap::Args;
 use longshore_console::{
@@ -86,21 +86,12 @@ async fn copy(mut log: LogReader, form: Form) -> Result<Exit, CliError> {
                 continue;
             }
         };
-        if !write(&shown) {
+        if !output::bytes(&shown) {
             return Ok(Exit::Success);
         }
     }
-    write(&lines.finish());
+    output::bytes(&lines.finish());
     Ok(Exit::Success)
-}
-
-/// Writes to stdout. Returns whether the reader is still there (`| head` closes the pipe early).
-fn write(bytes: &[u8]) -> bool {
-    let mut stdout = io::stdout().lock();
-    stdout
-        .write_all(bytes)
-        .and_then(|()| stdout.flush())
-        .is_ok()
 }
 
 /// The form in which a log is printed.

@@ -221,8 +221,12 @@ impl View {
 
     /// Shows what has changed while the stream of changes was interrupted. Returns whether the service has answered.
     async fn catch_up(&mut self, client: &Client, name: &RunName) -> Result<bool, CliError> {
-        let read = async { Ok((client.run(name).await?, client.tasks(name, "").await?.items)) };
-        let read: Result<_, ClientError> = read.await;
+        let read = async {
+            let run = client.run(name).await?;
+            let tasks = client.tasks(name, "").await?.items;
+            Ok::<_, ClientError>((run, tasks))
+        };
+        let read = read.await;
         match read {
             Ok((run, tasks)) => self.show(run, tasks),
             Err(error) if error.is_temporary() => return Ok(false),
