@@ -65,8 +65,8 @@ impl DagFolder {
     /// # Errors
     /// There is no folder.
     pub fn open(root: &Path) -> io::Result<Self> {
-        let root = root.canonicalize()?;
-        if !root.is_dir() {
+        let root = std::path::absolute(root)?;
+        if !root.canonicalize()?.is_dir() {
             return Err(io::Error::new(
                 io::ErrorKind::NotADirectory,
                 "expected a folder of DAG files",
@@ -85,14 +85,16 @@ impl DagFolder {
     pub fn look(&mut self) -> io::Result<Vec<DagFile>> {
         let mut news = Vec::new();
         let mut seen = BTreeMap::new();
-        for path in dag_files(&self.root)? {
-            let name = self.name_of(&path);
+        // git-sync makes the folder itself a link, which leads to another worktree later.
+        let root = self.root.canonicalize()?;
+        for path in dag_files(&root)? {
+            let name = name_of(&root, &path);
             let (state, signature) = match self.known.get(&name) {
-                Some(signature) if *signature == sign(signature) => {
+                Some(signature) if is_unchanged(signature, &path) => {
                     seen.insert(name, signature.clone());
                     continue;
                 }
-                Some(_) | None => read(&name, &path),
+                Some(_) | None => read(&name, &root, &path),
             };
             news.push(DagFile {
                 name: name.clone(),
@@ -107,12 +109,6 @@ impl DagFolder {
         }));
         self.known = seen;
         Ok(news)
-    }
-
-    fn name_of(&self, path: &Path) -> String {
-        let below = path.strip_prefix(&self.root).unwrap_or(path);
-        let parts: Vec<_> = below.iter().map(|part| part.to_string_lossy()).collect();
-        parts.join("/")
     }
 
     /// Reads the folder again and again until shutdown, and reports the files that changed. The first report has all
@@ -158,6 +154,12 @@ impl DagFolder {
     }
 }
 
+fn name_of(root: &Path, path: &Path) -> String {
+    let below = path.strip_prefix(root).unwrap_or(path);
+    let parts: Vec<_> = below.iter().map(|part| part.to_string_lossy()).collect();
+    parts.join("/")
+}
+
 /// Notifies of every change below `root`. Without it, the slow look remains.
 fn watch(root: &Path, changed: Arc<Notify>) -> Option<RecommendedWatcher> {
     let notify = move |event: notify::Result<notify::Event>| {
@@ -177,8 +179,11 @@ fn watch(root: &Path, changed: Arc<Notify>) -> Option<RecommendedWatcher> {
 }
 
 /// All `.yaml` and `.yml` files below a folder, by path, and those with pools at its top. Hidden files and folders are left
-/// out, links to folders too.
-fn dag_files(root: &Path) -> io::Result<Vec<PathBuf>> {
+/// out, links to folders too. The folder itself may be a link.
+///
+/// # Errors
+/// A folder cannot be read.
+pub fn dag_files(root: &Path) -> io::Result<Vec<PathBuf>> {
     let mut found = Vec::new();
     let mut folders = vec![root.to_owned()];
     while let Some(folder) = folders.pop() {
@@ -204,15 +209,39 @@ fn dag_files(root: &Path) -> io::Result<Vec<PathBuf>> {
     Ok(found)
 }
 
-fn read(name: &str, path: &Path) -> (FileState, Signature) {
+/// Where a file of a DAG folder really is: its path, or the end of a link that stays in the folder, as the links in a
+/// mounted ConfigMap do.
+///
+/// Whoever writes into the folder need not be allowed to read all that the service reads, and an import error shows some of
+/// a text.
+///
+/// # Errors
+/// It is a link that leads out of the folder or to nothing.
+pub fn real_path(root: &Path, path: &Path) -> io::Result<PathBuf> {
+    if !fs::symlink_metadata(path)?.is_symlink() {
+        return Ok(path.to_owned());
+    }
+    let target = path.canonicalize()?;
+    if target.starts_with(root.canonicalize()?) {
+        return Ok(target);
+    }
+    Err(io::Error::new(
+        io::ErrorKind::PermissionDenied,
+        "it is a link that leads out of the DAG folder",
+    ))
+}
+
+fn read(name: &str, root: &Path, path: &Path) -> (FileState, Signature) {
     // Before it is read: what changes meanwhile is read again.
     let mut signature = vec![signed(path.to_owned())];
-    let state = read_with(name, path, &mut signature);
+    let state = read_with(name, root, path, &mut signature);
     (state, signature)
 }
 
-fn read_with(name: &str, path: &Path, parts: &mut Signature) -> FileState {
-    let text = match document::read_file(path) {
+fn read_with(name: &str, root: &Path, path: &Path, parts: &mut Signature) -> FileState {
+    // The end of the link is what is read: the link may be another one by then.
+    let text = real_path(root, path).and_then(|path| document::read_file(&path));
+    let text = match text {
         Ok(text) => text,
         Err(error) => return FileState::Broken(format!("{name}: cannot be read: {error}")),
     };
@@ -251,6 +280,12 @@ fn pools(name: &str, text: &str) -> FileState {
         Ok(pools) => FileState::Pools(Arc::new(pools)),
         Err(problems) => FileState::Broken(problems.to_string()),
     }
+}
+
+/// Whether the file at a path, and what belongs to it, is as it was.
+fn is_unchanged(signature: &Signature, path: &Path) -> bool {
+    let is_same_path = signature.first().is_some_and(|(known, ..)| known == path);
+    is_same_path && *signature == sign(signature)
 }
 
 /// The same paths with today's sizes and times.

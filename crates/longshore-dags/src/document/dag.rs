@@ -56,6 +56,9 @@ pub(super) fn read(
     root: &Node,
     read_file: &mut dyn FnMut(&str) -> io::Result<Vec<u8>>,
 ) -> Option<Dag> {
+    if !reader.is_mapping("the DAG", root) {
+        return None;
+    }
     let dag = reader.object("the DAG".to_owned(), root, &FIELDS, &[])?;
     let dag_id = read_dag_id(reader, root, &dag);
     let defaults = dag

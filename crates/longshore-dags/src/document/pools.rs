@@ -80,6 +80,9 @@ fn read(reader: &mut Reader<'_>, root: &Node) -> BTreeMap<String, i64> {
         reader.report(Code::MissingField, root.span, "the file is empty", help);
         return BTreeMap::new();
     }
+    if !reader.is_mapping("the file of pools", root) {
+        return BTreeMap::new();
+    }
     let entries = reader.entries("the file of pools", root);
     let entries = entries.unwrap_or_default().iter();
     let pools = entries.filter_map(|(key, node)| {

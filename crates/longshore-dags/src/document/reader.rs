@@ -126,6 +126,23 @@ impl<'t> Reader<'t> {
         Some(Object::new(place, entries))
     }
 
+    /// Whether the whole text is a mapping. One that is none is no file of ours, perhaps one that was put there by mistake:
+    /// nothing of it is shown.
+    pub(super) fn is_mapping(&mut self, what: &str, root: &Node) -> bool {
+        let found = match &root.kind {
+            Kind::Map(_) => return true,
+            Kind::Null => "nothing",
+            Kind::Bool(_) => "`true` or `false`",
+            Kind::Number(_) => "a number",
+            Kind::Text(_) => "a text",
+            Kind::List(_) => "a list",
+        };
+        let message = format!("{what} must be a mapping, but is {found}");
+        let help = "write it as `key: value` lines";
+        self.report(Code::WrongType, root.span, message, help);
+        false
+    }
+
     /// A mapping with any keys.
     pub(super) fn entries<'n>(&mut self, what: &str, node: &'n Node) -> Option<&'n [(Key, Node)]> {
         match &node.kind {

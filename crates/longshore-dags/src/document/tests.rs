@@ -217,6 +217,14 @@ fn a_text_that_is_no_yaml_is_one_problem_with_its_place() {
 }
 
 #[test]
+fn of_a_text_that_is_no_mapping_nothing_is_shown() {
+    for text in ["postgres://me:hunter2@db/x", "- hunter2", "\"hunter2\""] {
+        let found = problems(text).join("\n");
+        assert!(!found.contains("hunter2"), "{found}");
+    }
+}
+
+#[test]
 fn ids_that_lead_out_of_a_folder_are_refused() {
     for id in [".", "..", "a/b", "../x", "/x"] {
         let why = if id.contains('/') {

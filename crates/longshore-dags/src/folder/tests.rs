@@ -95,7 +95,7 @@ fn what_changes_while_it_is_read_is_read_again() {
     let mut signature = vec![signed(path.clone())];
     fs::write(&path, "dag_id: other\ntasks: {t: {command: [x]}}\n").unwrap();
     // This reads the second text; its signature is that of the first one.
-    let read = read_with("a.yaml", &path, &mut signature);
+    let read = read_with("a.yaml", root.path(), &path, &mut signature);
     assert!(matches!(read, FileState::Dag(dag) if dag.dag_id == "other"));
     assert_ne!(sign(&signature), signature);
 }
@@ -126,4 +126,58 @@ fn a_folder_that_is_none_is_refused() {
     fs::write(&file, DAG).unwrap();
     assert!(DagFolder::open(&file).is_err());
     assert!(DagFolder::open(&root.path().join("missing")).is_err());
+}
+
+/// As Kubernetes mounts a ConfigMap: a link to a file in a hidden folder behind another link.
+#[test]
+fn links_stay_in_the_folder_and_the_content_of_others_is_not_shown() {
+    use std::os::unix::fs::symlink;
+    let place = tempfile::tempdir().unwrap();
+    let dag = |id: &str| format!("dag_id: {id}\ntasks: {{t: {{command: [x]}}}}\n");
+    let root = place.path().join("dags");
+    fs::create_dir_all(root.join("..2026_01")).unwrap();
+    fs::write(root.join("..2026_01/a.yaml"), dag("mounted")).unwrap();
+    symlink("..2026_01", root.join("..data")).unwrap();
+    symlink("..data/a.yaml", root.join("a.yaml")).unwrap();
+    fs::write(place.path().join("secret"), "postgres://me:hunter2@db/x").unwrap();
+    for name in ["pools.yaml", "x.yaml"] {
+        symlink("../secret", root.join(name)).unwrap();
+    }
+    symlink(".", root.join("again")).unwrap();
+    let news = DagFolder::open(&root).unwrap().look().unwrap();
+    for file in &news {
+        if let FileState::Broken(why) = &file.state {
+            let expected = format!(
+                "{}: cannot be read: it is a link that leads out of the DAG folder",
+                file.name
+            );
+            assert_eq!(*why, expected);
+        }
+    }
+    let expected = [
+        "a.yaml: dag mounted",
+        "pools.yaml: broken",
+        "x.yaml: broken",
+    ];
+    assert_eq!(states(news), expected);
+}
+
+/// As git-sync does it: the folder is a link, which is replaced. The worktree before it is still there.
+#[test]
+fn a_folder_that_is_a_link_may_lead_to_another_one_later() {
+    use std::os::unix::fs::symlink;
+    let place = tempfile::tempdir().unwrap();
+    let link = place.path().join("current");
+    for (tree, id) in [("one", "a"), ("two", "b")] {
+        let folder = place.path().join(tree);
+        fs::create_dir(&folder).unwrap();
+        let text = format!("dag_id: {id}\ntasks: {{t: {{command: [x]}}}}\n");
+        fs::write(folder.join("a.yaml"), text).unwrap();
+    }
+    symlink("one", &link).unwrap();
+    let mut folder = DagFolder::open(&link).unwrap();
+    assert_eq!(states(folder.look().unwrap()), ["a.yaml: dag a"]);
+    symlink("two", place.path().join("next")).unwrap();
+    fs::rename(place.path().join("next"), &link).unwrap();
+    assert_eq!(states(folder.look().unwrap()), ["a.yaml: dag b"]);
 }

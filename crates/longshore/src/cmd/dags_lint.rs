@@ -2,12 +2,11 @@
 
 use std::{
     error::Error,
-    fs,
     path::{Path, PathBuf},
 };
 
 use clap::Args;
-use longshore_dags::document::is_pool_file;
+use longshore_dags::folder;
 use serde_json::{Value, json};
 
 use crate::{
@@ -37,8 +36,9 @@ pub(crate) fn lint(args: &LintArgs, globals: &Globals) -> Result<Exit, CliError>
 
     let is_text = !is_structured(globals.output);
     let mut problems: Vec<Value> = Vec::new();
-    for path in &files {
-        let file = match DagFile::read(path) {
+    for found in &files {
+        let path = &found.path;
+        let file = match found.read() {
             Ok(file) => file,
             Err(error) => {
                 if is_text {
@@ -48,12 +48,9 @@ pub(crate) fn lint(args: &LintArgs, globals: &Globals) -> Result<Exit, CliError>
                 continue;
             }
         };
-        if let Err(found) = file.lint() {
+        if let Err(mistakes) = file.lint() {
             // In a folder of examples or manifests there may be others than DAG files.
-            if let Some(kind) = file
-                .kubernetes_kind()
-                .filter(|_| !args.paths.contains(path))
-            {
+            if let Some(kind) = file.kubernetes_kind().filter(|_| found.folder.is_some()) {
                 n_files -= 1;
                 if is_text && !globals.quiet {
                     let path = path.display();
@@ -64,9 +61,9 @@ pub(crate) fn lint(args: &LintArgs, globals: &Globals) -> Result<Exit, CliError>
                 continue;
             }
             if is_text {
-                output::note(dag_file::report(&found, &file.text).trim_end());
+                output::note(dag_file::report(&mistakes, &file.text).trim_end());
             }
-            problems.extend(found.iter().map(dag_file::object));
+            problems.extend(mistakes.iter().map(dag_file::object));
         }
     }
 
@@ -104,32 +101,42 @@ fn is_structured(format: Format) -> bool {
     matches!(format, Format::Json | Format::Yaml)
 }
 
-/// The path itself, or the DAG files and those of pools below it in the order of their names.
-fn dag_files(path: &Path) -> Result<Vec<PathBuf>, CliError> {
-    if !path.is_dir() {
-        return Ok(vec![path.to_owned()]);
-    }
-    let mut files = Vec::new();
-    let mut folders = vec![path.to_owned()];
-    while let Some(folder) = folders.pop() {
-        let unreadable = |source| CliError::in_file(folder.clone(), source);
-        for entry in fs::read_dir(&folder).map_err(unreadable)? {
-            let path = entry.map_err(unreadable)?.path();
-            let is_dag = path
-                .extension()
-                .is_some_and(|end| end == "yaml" || end == "yml");
-            if path.is_dir() {
-                folders.push(path);
-            } else if is_dag || is_pool_file(&path) {
-                files.push(path);
-            }
+/// A file to check.
+struct Found<'a> {
+    path: PathBuf,
+    /// The folder that it was found in; `None` for one that the user has named.
+    folder: Option<&'a Path>,
+}
+
+impl Found<'_> {
+    /// Reads it as a service does, which follows no link out of its folder.
+    fn read(&self) -> Result<DagFile, CliError> {
+        if let Some(folder) = self.folder {
+            let real = folder::real_path(folder, &self.path);
+            real.map_err(|source| CliError::in_file(self.path.clone(), source))?;
         }
+        DagFile::read(&self.path)
     }
+}
+
+/// The path itself, or what a service finds in this folder, in the order of the names.
+fn dag_files(path: &Path) -> Result<Vec<Found<'_>>, CliError> {
+    if !path.is_dir() {
+        return Ok(vec![Found {
+            path: path.to_owned(),
+            folder: None,
+        }]);
+    }
+    let files = folder::dag_files(path);
+    let files = files.map_err(|source| CliError::in_file(path.to_owned(), source))?;
     if files.is_empty() {
         return Err(CliError::NoDagFiles {
             path: path.to_owned(),
         });
     }
-    files.sort();
-    Ok(files)
+    let found = |file| Found {
+        path: file,
+        folder: Some(path),
+    };
+    Ok(files.into_iter().map(found).collect())
 }

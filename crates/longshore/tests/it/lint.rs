@@ -192,3 +192,33 @@ fn a_misspelt_parameter_is_refused_before_anything_starts() {
     assert_eq!(code, 2);
     insta::assert_snapshot!(stderr);
 }
+
+/// The same files as in a service: no folder behind a link, and no file behind a link that leads out of the folder.
+#[test]
+fn a_folder_with_links_is_checked_as_a_service_reads_it() {
+    use std::os::unix::fs::symlink;
+    let place = tempfile::tempdir().unwrap();
+    let folder = place.path().join("dags");
+    fs::create_dir(&folder).unwrap();
+    fs::write(folder.join("a.yaml"), "dag_id: a\ntasks: {t: {image: i}}\n").unwrap();
+    for name in ["again", "once-more"] {
+        symlink(".", folder.join(name)).unwrap();
+    }
+    let lint = || outcome(longshore().args(["dags", "lint"]).arg(&folder));
+    let (code, stdout, stderr) = lint();
+    assert_eq!(
+        (code, stdout.as_str()),
+        (0, "1 file, 0 problems\n"),
+        "{stderr}"
+    );
+    fs::write(place.path().join("secret"), "hunter2").unwrap();
+    symlink("../secret", folder.join("x.yaml")).unwrap();
+    let (code, stdout, stderr) = lint();
+    assert_eq!(
+        (code, stdout.as_str()),
+        (1, "2 files, 1 problem\n"),
+        "{stderr}"
+    );
+    assert!(stderr.contains("leads out of the DAG folder"), "{stderr}");
+    assert!(!stderr.contains("hunter2"), "{stderr}");
+}
