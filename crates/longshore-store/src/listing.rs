@@ -4,7 +4,7 @@ use crate::{
     catalog::{ListedRun, RunFilter, TaskFilter},
     changes::StoreError,
     engine::{Cell, Connection},
-    model::{RunKey, StoredDocument, TaskInstance},
+    model::{RunKey, RunState, StoredDocument, TaskInstance},
     query::{corrupt, fetch, read_all},
     rows::{document, instant, run, task_instance, word},
 };
@@ -55,6 +55,8 @@ impl Conditions {
 const LISTED: &str = "run.dag_id, run.run_id, run.run_type, run.state, run.logical_date, run.queued_at, \
      run.start_date, run.end_date, run.conf, run.reason";
 
+const NEWEST_FIRST: &str = " ORDER BY queued_at DESC, dag_id DESC, run_id DESC";
+
 /// Runs, newest first.
 pub(crate) async fn runs(
     c: &mut Connection,
@@ -71,8 +73,7 @@ pub(crate) async fn runs(
             ],
         );
     }
-    let order = " ORDER BY queued_at DESC, dag_id DESC, run_id DESC";
-    let Conditions { sql, cells } = conditions.page(order, filter.limit);
+    let Conditions { sql, cells } = conditions.page(NEWEST_FIRST, filter.limit);
     let rows = fetch(c, format!("SELECT {LISTED} FROM run{sql}"), cells).await?;
     read_all(rows, run::read_listed)
 }
@@ -112,7 +113,15 @@ pub(crate) async fn count_runs(c: &mut Connection, filter: &RunFilter) -> Result
 
 fn of_runs(filter: &RunFilter) -> Conditions {
     let mut conditions = Conditions::default();
-    conditions.add_equal("dag_id", filter.dag_id.as_ref());
+    let is_unfinished = |state: &RunState| !state.is_finished();
+    if !filter.states.is_empty() && filter.states.iter().all(is_unfinished) {
+        // In the words of the index `run_unfinished`, which holds few rows, however long the history; an index of the runs
+        // of one DAG does not.
+        conditions.add("state IN ('queued', 'running')", []);
+        conditions.add_equal("dag_id || ''", filter.dag_id.as_ref());
+    } else {
+        conditions.add_equal("dag_id", filter.dag_id.as_ref());
+    }
     conditions.add_any_of("state", filter.states.iter().map(word).collect());
     conditions
 }
@@ -162,4 +171,53 @@ async fn count(c: &mut Connection, table: &str, conditions: Conditions) -> Resul
     let n_rows = rows.first().map_or(Ok(0), |row| row.int("n_rows"));
     let n_rows = n_rows.map_err(|why| corrupt("a count", why))?;
     Ok(n_rows.unsigned_abs())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Store;
+
+    /// How the list of runs, and their number, is found.
+    async fn plans(store: &Store, filter: RunFilter) -> Vec<String> {
+        let plans = store.show(async move |c: &mut Connection| {
+            let page = of_runs(&filter).page(NEWEST_FIRST, Some(50));
+            let mut plans = Vec::new();
+            for (what, conditions) in [(LISTED, page), ("count(*)", of_runs(&filter))] {
+                let Conditions { sql, cells } = conditions;
+                let sql = format!("EXPLAIN QUERY PLAN SELECT {what} FROM run{sql}");
+                let rows = fetch(c, sql, cells).await?;
+                plans.extend(rows.iter().map(|row| row.text("detail").unwrap()));
+            }
+            Ok(plans)
+        });
+        plans.await.unwrap()
+    }
+
+    #[tokio::test]
+    async fn unfinished_runs_are_found_without_a_look_at_the_others() {
+        use RunState::{Failed, Queued, Running};
+        let directory = tempfile::tempdir().unwrap();
+        let store = Store::open(directory.path().join("runs.db")).await.unwrap();
+        for (dag_id, states, is_short) in [
+            (None, vec![Queued], true),
+            (None, vec![Running, Queued], true),
+            (Some("a"), vec![Queued], true),
+            (None, vec![Queued, Failed], false),
+            (None, vec![], false),
+        ] {
+            let filter = RunFilter {
+                dag_id: dag_id.map(str::to_owned),
+                states,
+                ..RunFilter::default()
+            };
+            let plans = plans(&store, filter.clone()).await;
+            let by_index = |plan: &String| plan.contains("run_unfinished");
+            assert_eq!(plans.len(), 2, "{plans:?}");
+            assert!(
+                plans.iter().all(|plan| by_index(plan) == is_short),
+                "{filter:?}: {plans:?}"
+            );
+        }
+    }
 }

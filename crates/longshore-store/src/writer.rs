@@ -360,8 +360,7 @@ impl EngineError {
             },
             Fault::Full => StoreError::Unavailable {
                 doing,
-                why: format!("the disk is full; free some space, it goes on by itself ({why})")
-                    .into(),
+                why: format!("the disk is full; free some space ({why})").into(),
             },
             Fault::Constraint
             | Fault::Collision
@@ -424,7 +423,7 @@ mod tests {
             panic!("{answers:?}");
         };
         assert!(
-            why.starts_with("the disk is full; free some space"),
+            why.starts_with("the disk is full; free some space ("),
             "{why}"
         );
         let rows = writer

@@ -51,6 +51,8 @@ async fn runs_are_listed_by_state_and_page_by_page(store: &dyn AnyStore) {
         (None, vec![], vec!["5", "4", "3", "2", "1"]),
         (None, vec![Failed], vec!["5", "2"]),
         (None, vec![Failed, Queued], vec!["5", "4", "2"]),
+        (None, vec![Queued], vec!["4"]),
+        (Some("a"), vec![Queued, Running], vec!["3"]),
         (Some("a"), vec![Failed, Queued], vec!["5"]),
         (Some("b"), vec![Success], vec![]),
     ];

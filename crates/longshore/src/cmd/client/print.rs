@@ -5,6 +5,7 @@ use longshore_console::{
     RunName, TaskName,
     objects::{Dag, ImportError, List, Run, Task},
 };
+use longshore_dags::scheduler::run_state::REASON_INTERRUPTED;
 use serde::Serialize;
 
 use super::{
@@ -145,7 +146,16 @@ pub(super) fn runs(runs: &[Run], now: Timestamp, detail: Detail) -> Table {
 fn run_state(run: &Run) -> String {
     match run.not_before {
         Some(at) => format!("{} until {at:.0}", run.state),
-        None => run.state.clone(),
+        None => run_word(run).to_owned(),
+    }
+}
+
+/// A run that `longshore run` has left waits for its `--resume`: it is `queued` on record, as one that begins soon.
+fn run_word(run: &Run) -> &str {
+    if run.state == "queued" && run.reason.as_deref() == Some(REASON_INTERRUPTED) {
+        REASON_INTERRUPTED
+    } else {
+        &run.state
     }
 }
 
@@ -223,7 +233,7 @@ pub(super) fn dag(dag: &Dag) -> String {
 /// A run.
 pub(super) fn run(run: &Run, now: Timestamp) -> String {
     let params = run.params.as_object().filter(|params| !params.is_empty());
-    let mut lines = vec![("Run", run_name(run)), ("State", run.state.clone())];
+    let mut lines = vec![("Run", run_name(run)), ("State", run_word(run).to_owned())];
     if let Some(why) = &run.blocked {
         lines.push(("Waits", one_line(why)));
     }

@@ -3,7 +3,9 @@
 use std::time::Duration;
 
 use clap::Args;
+use longshore_console::objects::{Run, Task};
 use longshore_kit::{Clock, SystemClock};
+use serde::Serialize;
 
 use super::{RunTarget, ServerArgs, block_on, confirm, print, watch};
 use crate::{
@@ -110,22 +112,33 @@ pub(crate) fn list(args: &ListArgs, globals: &Globals) -> Result<Exit, CliError>
     Ok(Exit::Success)
 }
 
+/// A run as a program gets it.
+#[derive(Serialize)]
+struct WithTasks {
+    #[serde(flatten)]
+    run: Run,
+    tasks: Vec<Task>,
+}
+
 pub(crate) fn get(args: &GetArgs, globals: &Globals) -> Result<Exit, CliError> {
     let client = args.of.server.connect()?;
-    let (run, tasks) = block_on(async {
+    let run = block_on(async {
         let name = args.of.run.resolve(&client).await?;
-        Ok((client.run(&name).await?, client.tasks(&name, "").await?))
+        Ok(WithTasks {
+            run: client.run(&name).await?,
+            tasks: client.tasks(&name, "").await?.items,
+        })
     })?;
     let now = SystemClock.now();
-    let text = |run: &_| {
+    let text = |run: &WithTasks| {
         let detail = match globals.output {
             Format::Wide => print::Detail::Full,
             Format::Table | Format::Json | Format::Yaml | Format::Name => print::Detail::Short,
         };
-        let tasks = print::tasks(&tasks.items, now, detail).render();
-        format!("{}\n{tasks}", print::run(run, now))
+        let tasks = print::tasks(&run.tasks, now, detail).render();
+        format!("{}\n{tasks}", print::run(&run.run, now))
     };
-    print::object(&run, print::run_name, text, globals);
+    print::object(&run, |run| print::run_name(&run.run), text, globals);
     Ok(Exit::Success)
 }
 
@@ -160,4 +173,29 @@ pub(crate) fn retry(args: &RetryArgs, globals: &Globals) -> Result<Exit, CliErro
     let table = |detail| print::tasks(&tasks.items, SystemClock.now(), detail);
     print::list(&tasks, print::full_task_name, table, globals);
     Ok(Exit::Success)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_run_for_a_program_has_its_tasks() {
+        let run = WithTasks {
+            run: Run {
+                run_id: "r1".to_owned(),
+                ..Run::default()
+            },
+            tasks: vec![Task {
+                task_id: "a".to_owned(),
+                ..Task::default()
+            }],
+        };
+        let object = serde_json::to_value(run).unwrap();
+        assert_eq!(
+            (&object["kind"], &object["runId"]),
+            (&"Run".into(), &"r1".into())
+        );
+        assert_eq!(object["tasks"][0]["taskId"], "a");
+    }
 }

@@ -102,7 +102,7 @@ impl Report<'_> {
             "{}  run {}  {}{took}  {}\n",
             run.key.dag_id,
             run.key.run_id,
-            run_word(run.state),
+            self.word(),
             self.counts()
         );
         if detail == Detail::Full || self.end.tasks.len() <= MAX_LISTED_TASKS {
@@ -116,6 +116,14 @@ impl Report<'_> {
             text.push_str("         (--ephemeral: both are removed now)\n");
         }
         text
+    }
+
+    /// The state, for a person: a run that waits for `--resume` is `queued` on record, as one that begins soon.
+    fn word(&self) -> &'static str {
+        match self.outcome {
+            Outcome::Ended => run_word(self.end.run.state),
+            Outcome::Interrupted | Outcome::TimedOut => "interrupted",
+        }
     }
 
     /// `8 tasks: 7 success, 1 failed`

@@ -175,6 +175,21 @@ fn a_queued_run_says_what_it_waits_for_and_until_when() {
 }
 
 #[test]
+fn a_run_that_was_interrupted_does_not_seem_to_begin_soon() {
+    let run = Run {
+        state: "queued".to_owned(),
+        reason: Some("interrupted".to_owned()),
+        ..a_run()
+    };
+    let shown = super::run(&run, now());
+    let listed = runs(&[run], now(), Detail::Short).render();
+    for text in [listed, shown] {
+        assert!(text.contains("interrupted"), "{text}");
+        assert!(!text.contains("queued"), "{text}");
+    }
+}
+
+#[test]
 fn lists_are_tables_and_objects_are_fields() {
     let mut printed = String::new();
     for detail in [Detail::Short, Detail::Full] {

@@ -72,6 +72,10 @@ fn a_run_that_was_stopped_says_how_to_go_on() {
             data_dir,
             cluster: &ClusterArgs::default(),
         };
+        if outcome != Outcome::Ended {
+            let text = plain(&report.text(Detail::Short));
+            assert!(text.contains("  interrupted  1 task: 1 queued"), "{text}");
+        }
         (report.exit(), plain(&report.trouble().unwrap()))
     };
     let kept = in_data();
