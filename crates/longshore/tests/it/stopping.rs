@@ -196,7 +196,7 @@ fn a_task_that_had_succeeded_when_the_command_was_killed_does_not_run_again() {
     });
     let mut command = longshore();
     command.arg("run").arg(&dag);
-    command.args(["--resume", &run_id.borrow(), "-o", "json", "--data-dir"]);
+    command.args(["--resume", &run_id.into_inner(), "-o", "json", "--data-dir"]);
     let (code, stdout, stderr) = outcome(command.arg(&data));
     assert_eq!(code, 0, "{stderr}");
     let (_, result) = result(&stdout);
