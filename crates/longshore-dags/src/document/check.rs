@@ -85,7 +85,7 @@ struct Templates<'a> {
     params: &'a BTreeMap<String, Value>,
 }
 
-impl Templates<'_> {
+impl<'a> Templates<'a> {
     fn check_task(&self, reader: &mut Reader<'_>, task_id: &str, fields: &TaskFields) {
         let command = fields.command.iter().flatten();
         let args = fields.args.iter().flatten();
@@ -95,7 +95,7 @@ impl Templates<'_> {
             .flatten()
             .filter_map(|variable| variable.value.as_ref());
         let plugin = fields.plugin.iter().flat_map(|plugin| &plugin.texts);
-        // Only texts with results need it, and it costs a walk over the graph.
+        // A walk over the graph: only for results of tasks that the task does not directly wait for.
         let mut reach = None;
         for text in command
             .chain(args)
@@ -117,10 +117,7 @@ impl Templates<'_> {
                 let found = match expression {
                     Expression::Variable(_) => Ok(()),
                     Expression::Param(path) => self.check_param(path),
-                    Expression::XCom(path) => {
-                        let reach = reach.get_or_insert_with(|| ancestors(self.upstream, task_id));
-                        self.check_xcom(task_id, path, reach)
-                    }
+                    Expression::XCom(path) => self.check_xcom(task_id, path, &mut reach),
                 };
                 if let Err((message, help)) = found {
                     let span = reader.span_in(text, &range);
@@ -154,14 +151,21 @@ impl Templates<'_> {
         &self,
         task_id: &str,
         path: &str,
-        reach: &BTreeSet<&str>,
+        reach: &mut Option<BTreeSet<&'a str>>,
     ) -> Result<(), (String, String)> {
-        let task_id = suggest::quoted(task_id);
+        let direct = self.upstream.get(task_id);
+        let mut waits_for = |from: &str| {
+            direct.is_some_and(|direct| direct.contains(from))
+                || reach
+                    .get_or_insert_with(|| ancestors(self.upstream, task_id))
+                    .contains(from)
+        };
+        let quoted = suggest::quoted(task_id);
         let Some((from, _)) = split_name(path, |name| self.tasks.contains_key(name)) else {
             let names: Vec<&str> = self.tasks.keys().map(String::as_str).collect();
             let name = path.split('.').next().unwrap_or(path);
             let message = format!(
-                "task `{task_id}` reads the result of `{}`, which is no task",
+                "task `{quoted}` reads the result of `{}`, which is no task",
                 suggest::quoted(name)
             );
             return Err((message, suggest::help(name, &names, "tasks")));
@@ -170,20 +174,20 @@ impl Templates<'_> {
         if self.tasks.get(from).is_some_and(has_plugin) {
             let from = suggest::quoted(from);
             let message = format!(
-                "task `{task_id}` reads the result of `{from}`, which has a plugin and leaves none"
+                "task `{quoted}` reads the result of `{from}`, which has a plugin and leaves none"
             );
             let help = "let an ordinary task leave the result";
             return Err((message, help.to_owned()));
         }
-        if reach.contains(from) {
+        if waits_for(from) {
             return Ok(());
         }
         let from = suggest::quoted(from);
         let message =
-            format!("task `{task_id}` reads the result of `{from}`, but does not wait for it");
+            format!("task `{quoted}` reads the result of `{from}`, but does not wait for it");
         Err((
             message,
-            format!("add `{from}` to `depends_on` of task `{task_id}`"),
+            format!("add `{from}` to `depends_on` of task `{quoted}`"),
         ))
     }
 }

@@ -367,6 +367,19 @@ fn every_mistake_names_the_thing_and_the_remedy() {
     }
 }
 
+/// A walk over all that comes before each task would take a minute here.
+#[test]
+fn a_chain_of_tasks_that_read_the_result_of_the_one_before_takes_no_time() {
+    let tasks: String = (1..10_000)
+        .map(|n| {
+            let before = n - 1;
+            format!("  t{n}: {{depends_on: [t{before}], command: ['{{{{ xcom.t{before} }}}}']}}\n")
+        })
+        .collect();
+    let text = format!("dag_id: d\ntasks:\n  t0: {{command: [a]}}\n{tasks}");
+    assert_eq!(validated("d.yaml", &text).unwrap().tasks.len(), 10_000);
+}
+
 #[test]
 fn problems_know_the_bytes_of_the_text() {
     let text = "\u{feff}dag_id: d\ndescription: ü\ntasks:\n  é: {command: [ü, \"ü {{ nobody }}\"]}\n  b: {command: [|\n";

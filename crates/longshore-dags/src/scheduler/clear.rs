@@ -54,16 +54,17 @@ impl Selection {
     /// The id of a task that the run does not have.
     pub fn tries(&self, active: &ActiveRun) -> Result<BTreeMap<Uuid, String>, String> {
         let shape = &active.shape;
-        let mut numbers = BTreeSet::new();
+        let mut named = BTreeSet::new();
         for task_id in &self.task_ids {
             let number = *shape.numbers.get(task_id).ok_or_else(|| task_id.clone())?;
-            numbers.insert(number);
-            if self.includes_upstream {
-                numbers.extend(reachable(number, &shape.upstream));
-            }
-            if self.includes_downstream {
-                numbers.extend(reachable(number, &shape.downstream));
-            }
+            named.insert(number);
+        }
+        let mut numbers = named.clone();
+        if self.includes_upstream {
+            numbers.extend(reachable(named.iter().copied(), &shape.upstream));
+        }
+        if self.includes_downstream {
+            numbers.extend(reachable(named, &shape.downstream));
         }
         let is_selected = |number: &usize| self.task_ids.is_empty() || numbers.contains(number);
         let rows = active.tasks.values().enumerate();

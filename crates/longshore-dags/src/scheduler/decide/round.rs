@@ -1,25 +1,29 @@
 //! One round over all runs.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, sync::Arc};
 
 use jiff::Timestamp;
 use longshore_core::{Action, Never, Next, Plan};
 use longshore_store::{Changes, RunKey, RunState, TaskInstance, TaskState};
 use uuid::Uuid;
 
-use crate::scheduler::{
-    decide::{
-        Observed,
-        advance::advance,
-        clear,
-        pod_facts::{self, Subject, next_launch},
-        run_facts,
-        work::RunWork,
+use crate::{
+    model::Dag,
+    scheduler::{
+        decide::{
+            Observed,
+            advance::advance,
+            clear,
+            pod_facts::{self, Subject, next_launch},
+            run_facts,
+            work::RunWork,
+        },
+        facts::Fact,
+        limits::{Bounded, admit},
+        run_state::{is_interrupted, may_launch, until_logical_date},
+        shape::Shape,
+        transitions::{Cause, RunCause},
     },
-    facts::Fact,
-    limits::{Bounded, admit},
-    run_state::{is_interrupted, may_launch, until_logical_date},
-    transitions::{Cause, RunCause},
 };
 
 /// The working copy of the board.
@@ -51,6 +55,13 @@ impl<'a> Round<'a> {
     pub(super) fn has_run_about(&self, dag_id: &str, logical_date: Option<Timestamp>) -> bool {
         let mut runs = self.runs.iter().map(RunWork::run);
         runs.any(|run| run.key.dag_id == dag_id && run.logical_date == logical_date)
+    }
+
+    /// The shape of a DAG: that of its other runs, where it has some.
+    pub(super) fn shape_of(&self, dag: &Dag) -> Arc<Shape> {
+        let of_dag = |work: &&RunWork<'_>| std::ptr::eq(work.dag, dag);
+        let same = self.runs.iter().find(of_dag);
+        same.map_or_else(|| Arc::new(Shape::of(dag)), |work| Arc::clone(&work.shape))
     }
 
     pub(super) fn run_mut(&mut self, number: usize) -> &mut RunWork<'a> {

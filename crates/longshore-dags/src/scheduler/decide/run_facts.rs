@@ -14,7 +14,8 @@ pub(super) fn request<'a>(round: &mut Round<'a>, new: &'a NewRun) {
     let key = new.key();
     let is_taken = new.logical_date.is_some() && round.has_run_about(&key.dag_id, new.logical_date);
     if round.find(&key).is_none() && !is_taken {
-        round.add(key, RunWork::create(new, round.now()));
+        let shape = round.shape_of(&new.dag);
+        round.add(key, RunWork::create(new, shape, round.now()));
     }
 }
 

@@ -95,8 +95,8 @@ impl<'a> RunWork<'a> {
         }
     }
 
-    /// A new run with its task instances, queued.
-    pub(super) fn create(new: &'a NewRun, now: Timestamp) -> Self {
+    /// A new run with its task instances, queued. `shape` is that of its DAG.
+    pub(super) fn create(new: &'a NewRun, shape: Arc<Shape>, now: Timestamp) -> Self {
         let dag = &*new.dag;
         let run = Run {
             key: new.key(),
@@ -112,15 +112,13 @@ impl<'a> RunWork<'a> {
             reason: None,
             version: 0,
         };
-        let shape = Shape::of(dag);
-        let weights = shape.weights(dag);
-        let rows = dag.tasks.values().zip(weights);
-        let rows = rows.map(|(task, weight)| Slot::created(new_row(&run, task, weight, now)));
+        let rows = dag.tasks.values().zip(&shape.weights);
+        let rows = rows.map(|(task, &weight)| Slot::created(new_row(&run, task, weight, now)));
         Self {
             dag,
-            shape: Arc::new(shape),
             specs: dag.tasks.values().collect(),
             tasks: rows.collect(),
+            shape,
             run: Slot::created(run),
             archived: Vec::new(),
             document: new.document.as_ref(),

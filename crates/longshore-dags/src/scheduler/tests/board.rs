@@ -111,10 +111,23 @@ fn weights_follow_the_weight_rule() {
     ] {
         tasks.iter_mut().for_each(|task| task.weight_rule = rule);
         let dag = dag(tasks.clone());
-        assert_eq!(Shape::of(&dag).weights(&dag), expected, "{rule:?}");
+        assert_eq!(Shape::of(&dag).weights, expected, "{rule:?}");
     }
     tasks[0].weight_rule = WeightRule::Upstream;
     tasks[0].priority_weight = i64::MAX;
     let dag = dag(tasks);
-    assert_eq!(Shape::of(&dag).weights(&dag)[0], i64::from(i32::MAX));
+    assert_eq!(Shape::of(&dag).weights[0], i64::from(i32::MAX));
+}
+
+/// A walk over all that follows each task would take minutes here.
+#[test]
+fn the_shape_of_a_chain_of_twenty_thousand_tasks_takes_no_time() {
+    let name = |n: usize| format!("t{n:05}");
+    let tasks = (0..20_000).map(|n| match n {
+        0 => task(&name(0), &[]),
+        n => task(&name(n), &[&name(n - 1)]),
+    });
+    let shape = Shape::of(&dag(tasks.collect()));
+    assert_eq!(shape.weights[..3], [20_000, 19_999, 19_998]);
+    assert_eq!(shape.weights[19_999], 1);
 }
