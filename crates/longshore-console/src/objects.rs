@@ -177,6 +177,9 @@ pub struct Task {
     pub next_try_at: Option<Timestamp>,
     /// The small result of the task.
     pub result: Option<Value>,
+    /// Why what the task left is no result.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub result_note: Option<String>,
     /// The tries before the current one, oldest first; only where a single task is read.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub earlier_tries: Vec<Try>,

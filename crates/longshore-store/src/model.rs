@@ -279,6 +279,8 @@ pub struct TaskInstance {
     pub failure: Option<Failure>,
     /// The task's small result (`$LONGSHORE_RETURN`), read downstream as `{{ xcom.TASK.field }}`.
     pub result: Option<Value>,
+    /// Why what the task left is no result, for the user; `None` where it left one, or nothing.
+    pub result_note: Option<String>,
     /// Row version for optimistic locking; 0 before the first commit, the store counts it up.
     pub version: i64,
 }
@@ -305,6 +307,7 @@ impl TaskInstance {
             pod_uid: None,
             failure: None,
             result: None,
+            result_note: None,
             version: 0,
         }
     }

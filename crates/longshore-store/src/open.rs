@@ -46,6 +46,12 @@ const MIGRATIONS: &[Change] = &[
         sqlite: include_str!("../migrations/sqlite/0003_pools.sql"),
         postgres: include_str!("../migrations/postgres/0003_pools.sql"),
     },
+    Change {
+        version: 4,
+        name: "result notes",
+        sqlite: include_str!("../migrations/sqlite/0004_result_notes.sql"),
+        postgres: include_str!("../migrations/postgres/0004_result_notes.sql"),
+    },
 ];
 
 /// sqlx's table of applied migrations.

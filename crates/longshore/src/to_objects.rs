@@ -101,6 +101,7 @@ pub(crate) fn task(row: &TaskInstance) -> objects::Task {
         failure: row.failure.as_ref().map(failure),
         next_try_at: None,
         result: row.result.clone(),
+        result_note: row.result_note.clone(),
         earlier_tries: Vec::new(),
     }
 }

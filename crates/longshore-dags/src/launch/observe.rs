@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use jiff::Timestamp;
-use longshore_core::{Asked, Class, Classify, Seen, UnknownCause};
+use longshore_core::{Asked, Class, Classify, Seen, UnknownCause, error::chain};
 use longshore_store::{StoreError, TaskInstance, TaskState};
 use serde_json::Value;
 use uuid::Uuid;
@@ -162,12 +162,18 @@ fn build(shared: &Shared, active: &ActiveRun, row: &TaskInstance) -> Result<Valu
         .iter()
         .filter_map(|(task_id, row)| Some((task_id.clone(), row.result.clone()?)))
         .collect();
+    let result_notes = active
+        .tasks
+        .iter()
+        .filter_map(|(task_id, row)| Some((task_id.clone(), row.result_note.clone()?)))
+        .collect();
     let input = BuildInput {
         run: &active.run,
         dag: &active.dag,
         task,
         task_instance: row,
         results: &results,
+        result_notes: &result_notes,
         config: &shared.pod_config,
     };
     let built = match &task.plugin {
@@ -177,7 +183,7 @@ fn build(shared: &Shared, active: &ActiveRun, row: &TaskInstance) -> Result<Valu
         }
         Some(plugin) => actions::build::build_action(&input, plugin),
     };
-    built.map_err(|error| error.to_string())
+    built.map_err(|error| chain(&error))
 }
 
 fn view(row: &TaskInstance) -> TaskView {

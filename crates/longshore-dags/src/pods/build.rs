@@ -64,6 +64,8 @@ pub struct BuildInput<'a> {
     pub task_instance: &'a TaskInstance,
     /// Results of the tasks that ended before, by task id.
     pub results: &'a BTreeMap<String, Value>,
+    /// Why what such a task left is no result, by task id.
+    pub result_notes: &'a BTreeMap<String, String>,
     /// How pods are made.
     pub config: &'a PodConfig,
 }
@@ -238,6 +240,7 @@ pub(crate) fn context<'a>(
         params,
         tasks: &input.dag.tasks,
         results: input.results,
+        result_notes: input.result_notes,
     }
 }
 

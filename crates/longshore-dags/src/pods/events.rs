@@ -52,6 +52,9 @@ const STARTING_REASONS: [&str; 2] = ["ContainerCreating", "PodInitializing"];
 /// Reasons of a container that has ended without its process having run.
 const NEVER_RAN_REASONS: [&str; 2] = ["StartError", "ContainerCannotRun"];
 
+/// Bytes of the longest character in UTF-8: nodes cut messages between two characters.
+const LONGEST_CHAR: usize = 4;
+
 /// The reason that kubelets give to a container that they do not find when they end its pod.
 pub(crate) const REASON_STATUS_UNKNOWN: &str = "ContainerStatusUnknown";
 
@@ -166,12 +169,18 @@ fn result(message: &str) -> Result<Option<Value>, String> {
     if message.len() > MAX_RESULT_BYTES {
         let n = message.len();
         return Err(format!(
-            "the result has {n} bytes; at most {MAX_RESULT_BYTES} are kept"
+            "the result has {n} bytes, and the limit is {MAX_RESULT_BYTES}"
         ));
     }
-    serde_json::from_str(message)
-        .map(Some)
-        .map_err(|error| format!("the result is not JSON: {error}"))
+    serde_json::from_str(message).map(Some).map_err(|error| {
+        if message.len() > MAX_RESULT_BYTES - LONGEST_CHAR {
+            format!(
+                "the result reached the limit of {MAX_RESULT_BYTES} bytes, and what its node kept is not JSON"
+            )
+        } else {
+            format!("the result is not JSON: {error}")
+        }
+    })
 }
 
 /// Whether a deleted pod without a final state may have run. No node has seen off a pod that a client has removed by

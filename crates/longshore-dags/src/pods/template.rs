@@ -13,6 +13,7 @@
 use std::{collections::BTreeMap, fmt, ops::Range};
 
 use jiff::{Timestamp, tz::Offset};
+use longshore_api::dags::{ENV_RETURN, MAX_RESULT_BYTES};
 use serde_json::Value;
 
 use crate::model::Task;
@@ -101,10 +102,17 @@ pub enum RenderError {
         known: String,
     },
     /// The upstream task has no result.
-    #[error("`{{{{ xcom.{path} }}}}` needs a result, but task `{task_id}` left none")]
+    #[error(
+        "`{{{{ xcom.{path} }}}}` needs the result of task `{task_id}`, but {why}; let that task write JSON of at most \
+         {max} bytes to the file that ${file} names",
+        max = MAX_RESULT_BYTES,
+        file = ENV_RETURN
+    )]
     NoResult {
         /// The task.
         task_id: String,
+        /// Why it has none.
+        why: String,
         /// What follows `xcom.`.
         path: String,
     },
@@ -143,6 +151,8 @@ pub struct Context<'a> {
     pub tasks: &'a BTreeMap<String, Task>,
     /// Results by task.
     pub results: &'a BTreeMap<String, Value>,
+    /// Why what a task left is no result, by task.
+    pub result_notes: &'a BTreeMap<String, String>,
 }
 
 impl Template {
@@ -301,6 +311,10 @@ fn xcom<'a>(path: &str, context: &Context<'a>) -> Result<&'a Value, RenderError>
         .get(task_id)
         .ok_or_else(|| RenderError::NoResult {
             task_id: task_id.to_owned(),
+            why: context.result_notes.get(task_id).map_or_else(
+                || "the task left none".to_owned(),
+                |why| format!("it was not taken: {why}"),
+            ),
             path: path.to_owned(),
         })?;
     field(result, fields).map_err(|field| RenderError::NoField {

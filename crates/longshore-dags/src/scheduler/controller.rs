@@ -117,6 +117,7 @@ impl Scheduler {
             runs.filter_map(|(run, before)| StateChange::of_run(at, before.as_deref(), run))
         };
         let rows = &record.changes.task_instances;
+        rows.iter().zip(&before.rows).for_each(warn_of_result);
         let tasks = rows.iter().zip(&before.rows);
         let tasks =
             tasks.filter_map(|(row, before)| StateChange::of_task(at, before.as_deref(), row));
@@ -283,6 +284,14 @@ impl Before {
             runs: changes.runs.iter().map(run).collect(),
             rows: changes.task_instances.iter().map(row).collect(),
         }
+    }
+}
+
+/// A task that leaves no result succeeds all the same: its user has to hear of it.
+fn warn_of_result((row, before): (&TaskInstance, &Option<Arc<TaskInstance>>)) {
+    let noted = before.as_ref().and_then(|row| row.result_note.as_ref());
+    if let Some(why) = row.result_note.as_ref().filter(|why| noted != Some(*why)) {
+        tracing::warn!(task = %row.key, %why, "the result of a task was not taken");
     }
 }
 

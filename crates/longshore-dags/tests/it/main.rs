@@ -17,6 +17,7 @@ mod plugins;
 mod pools;
 mod real_server;
 mod restart;
+mod results;
 mod scale;
 mod scenarios;
 mod schedules;

@@ -36,6 +36,7 @@ pub(crate) const TABLE: Table = Table {
         "pod_uid",
         "failure",
         "result",
+        "result_note",
         "version",
     ],
     key: &["dag_id", "run_id", "task_id", "map_index"],
@@ -53,7 +54,7 @@ pub(crate) enum Kind {
 }
 
 /// The cells of a row, in the order of the table's columns, with this version.
-pub(crate) fn cells(task: &TaskInstance, kind: Kind, version: i64) -> [Cell; 23] {
+pub(crate) fn cells(task: &TaskInstance, kind: Kind, version: i64) -> [Cell; 24] {
     [
         task.id.to_string().into(),
         task.key.run.dag_id.as_str().into(),
@@ -77,6 +78,7 @@ pub(crate) fn cells(task: &TaskInstance, kind: Kind, version: i64) -> [Cell; 23]
         task.pod_uid.clone().into(),
         task.failure.as_ref().map_or(Cell::Text(None), failure),
         task.result.as_ref().map_or(Cell::Text(None), json),
+        task.result_note.clone().into(),
         version.into(),
     ]
 }
@@ -145,6 +147,7 @@ fn read_rest(row: &Row, key: TaskKey) -> Result<TaskInstance, Unreadable> {
             .map(|text| parse_json(&text, "failure"))
             .transpose()?,
         result: result.map(|text| parse_json(&text, "result")).transpose()?,
+        result_note: row.opt_text("result_note")?,
         version: row.int("version")?,
     })
 }

@@ -98,6 +98,7 @@ pub(crate) fn full_task(run_id: &str, task_id: &str) -> TaskInstance {
             container: Some("base".to_owned()),
         }),
         result: Some(json!({"rows": 12, "empty": null})),
+        result_note: Some("the result is not JSON".to_owned()),
         ..full
     }
 }

@@ -70,6 +70,7 @@ fn built(task_id: &str) -> (Value, TaskInstance) {
         task,
         task_instance: &task_instance,
         results: &BTreeMap::new(),
+        result_notes: &BTreeMap::new(),
         config: &PodConfig::default(),
     };
     let built = build_action(&input, task.plugin.as_ref().unwrap()).unwrap();

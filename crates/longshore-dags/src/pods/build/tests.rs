@@ -69,6 +69,7 @@ fn pod_with(
         task,
         task_instance: &task_instance,
         results: &results(),
+        result_notes: &BTreeMap::new(),
         config,
     })
 }

@@ -249,8 +249,17 @@ fn the_result_is_the_termination_message_of_the_main_container() {
     assert_eq!(value, None);
     assert_eq!(
         note.unwrap(),
-        "the result has 4097 bytes; at most 4096 are kept"
+        "the result has 4097 bytes, and the limit is 4096"
     );
+    for cut in ["x", "é"] {
+        let message = format!("\"{}", cut.repeat(4095 / cut.len()));
+        let (value, note) = result(&message);
+        assert_eq!(value, None);
+        assert_eq!(
+            note.unwrap(),
+            "the result reached the limit of 4096 bytes, and what its node kept is not JSON"
+        );
+    }
     let (value, note) = result("done");
     assert_eq!(value, None);
     assert!(note.unwrap().starts_with("the result is not JSON: "));

@@ -49,6 +49,11 @@ fn rendered(text: &str) -> Result<String, String> {
         params: &params,
         tasks: &tasks,
         results: &results,
+        result_notes: &[(
+            "g1".to_owned(),
+            "the result has 5000 bytes, and the limit is 4096".to_owned(),
+        )]
+        .into(),
     };
     render(text, &context).map_err(|error| error.to_string())
 }
@@ -99,6 +104,7 @@ fn a_run_without_logical_date_has_an_empty_one() {
         params: &params,
         tasks: &tasks,
         results: &results,
+        result_notes: &BTreeMap::new(),
     };
     assert_eq!(render("[{{ logical_date }}]", &context).unwrap(), "[]");
 }
@@ -122,7 +128,13 @@ fn what_is_missing_is_named() {
         ),
         (
             "{{ xcom.other.one.rows }}",
-            "`{{ xcom.other.one.rows }}` needs a result, but task `other.one` left none",
+            "`{{ xcom.other.one.rows }}` needs the result of task `other.one`, but the task left none; let that task \
+             write JSON of at most 4096 bytes to the file that $LONGSHORE_RETURN names",
+        ),
+        (
+            "{{ xcom.g1 }}",
+            "`{{ xcom.g1 }}` needs the result of task `g1`, but it was not taken: the result has 5000 bytes, and the \
+             limit is 4096; let that task write JSON of at most 4096 bytes to the file that $LONGSHORE_RETURN names",
         ),
         (
             "{{ xcom.extract.row }}",

@@ -70,6 +70,7 @@ fn start_over(run: &mut RunWork<'_>, task: usize, cause: Cause, now: Timestamp) 
     row.pod_uid = None;
     row.failure = None;
     row.result = None;
+    row.result_note = None;
 }
 
 /// The run waits for its turn, and for what its pods share: its files went when it ended.

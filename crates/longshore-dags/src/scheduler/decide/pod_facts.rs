@@ -48,7 +48,7 @@ impl Subject<'_, '_> {
                 ended_at,
                 was_stopped: _,
                 result,
-                note: _,
+                note,
             } => {
                 let now = self.now;
                 let row = self
@@ -60,6 +60,7 @@ impl Subject<'_, '_> {
                 row.pod_name = Some(fact.pod_name.clone());
                 row.failure = None;
                 row.result.clone_from(result);
+                row.result_note.clone_from(note);
             }
             LaunchChange::Failed {
                 started_at,

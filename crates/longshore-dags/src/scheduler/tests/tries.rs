@@ -76,6 +76,24 @@ fn a_pod_is_seen_runs_and_succeeds() {
     assert_eq!(row.end_date.unwrap().to_string(), "2026-11-21T10:00:04Z");
 }
 
+#[test]
+fn why_a_result_was_not_taken_is_in_the_row() {
+    let mut world = one_task(0);
+    let why = Some("the result is not JSON".to_owned());
+    world.pod_round(
+        "a",
+        LaunchChange::Succeeded {
+            started_at: None,
+            ended_at: None,
+            was_stopped: false,
+            result: None,
+            note: why.clone(),
+        },
+    );
+    let row = world.row("a");
+    assert_eq!((row.state, row.result_note.clone()), (Some(Success), why));
+}
+
 /// No task begins before it was queued, or ends after its run.
 #[test]
 fn the_times_of_a_task_are_on_the_clock_of_its_run() {

@@ -261,18 +261,16 @@ pub(super) fn task(task: &Task, now: Timestamp) -> String {
     if task.next_try_at.is_some() {
         lines.push(("Next try", instant(task.next_try_at)));
     }
-    let result = task.result.as_ref();
+    let result = match (&task.result, &task.result_note) {
+        (Some(result), _) => result.to_string(),
+        (None, Some(why)) => one_line(&format!("none was taken: {why}")),
+        (None, None) => NONE.to_owned(),
+    };
     lines.push(("Pool", task.pool.clone()));
     if let Some(why) = &task.blocked {
         lines.push(("Blocked", one_line(why)));
     }
-    lines.extend([
-        ("Pod", or_none(task.pod.as_deref())),
-        (
-            "Result",
-            result.map_or(NONE.to_owned(), ToString::to_string),
-        ),
-    ]);
+    lines.extend([("Pod", or_none(task.pod.as_deref())), ("Result", result)]);
     let mut text = fields(&lines);
     let mut table = Table::new(&["TRY", "STATE", "STARTED", "DURATION", "FAILURE"]);
     for earlier in &task.earlier_tries {

@@ -361,6 +361,7 @@ fn failure_code(failure: &Failure) -> &'static str {
         (Some("StartError" | "ContainerCannotRun"), _) | (_, Some(126..=128)) => "LS1203",
         (Some("OOMKilled"), _) => "LS1204",
         (Some("DeadlineExceeded"), _) => "LS1205",
+        (Some("LaunchBuildFailed"), _) => "LS1206",
         (_, Some(_)) => "LS1201",
         (_, None) => "LS1202",
     }
@@ -377,6 +378,7 @@ fn task_object(task: &TaskEnd) -> Value {
         "endedAt": row.end_date,
         "pod": row.pod_name,
         "result": row.result,
+        "resultNote": row.result_note,
         "log": task.log,
         "failure": row.failure.as_ref().map(|failure| json!({
             "code": failure_code(failure),

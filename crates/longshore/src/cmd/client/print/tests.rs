@@ -66,6 +66,7 @@ fn some_tasks() -> Vec<Task> {
         }],
         next_try_at: None,
         result: None,
+        result_note: None,
     };
     let part = Task {
         task_id: "part".to_owned(),
@@ -207,6 +208,19 @@ fn lists_are_tables_and_objects_are_fields() {
     let bare = tasks(&some_tasks(), now(), Detail::Short).without_headers();
     writeln!(printed, "{}", bare.render()).unwrap();
     insta::assert_snapshot!(printed);
+}
+
+#[test]
+fn a_result_that_was_not_taken_says_why() {
+    let noted = Task {
+        result_note: Some("the result is not JSON:\nline 1".to_owned()),
+        ..some_tasks().remove(0)
+    };
+    let printed = task(&noted, now());
+    assert!(
+        printed.contains("none was taken: the result is not JSON: line 1\n"),
+        "{printed}"
+    );
 }
 
 #[test]

@@ -131,6 +131,7 @@ fn what_became_of_a_pod_has_a_code() {
         (Some("Error"), Some(127), "LS1203"),
         (Some("OOMKilled"), Some(137), "LS1204"),
         (Some("DeadlineExceeded"), None, "LS1205"),
+        (Some("LaunchBuildFailed"), None, "LS1206"),
         (Some("Error"), Some(1), "LS1201"),
         (Some("PodDeleted"), None, "LS1202"),
     ] {
