@@ -53,6 +53,7 @@ pub struct Counters {
 /// then every commit whose result was lost is decided, so read again.
 #[derive(Debug)]
 pub struct Store {
+    database: String,
     scheduler_id: String,
     inbox: mpsc::Sender<Message>,
     /// For [`RunStore`].
@@ -123,6 +124,7 @@ impl Store {
         })??;
         let scheduler = Readers::new(place.clone(), 1, Some(reader));
         let service = Readers::new(place.clone(), SERVICE_READERS, None);
+        let database = place.name();
         let shared = Arc::new(Shared::default());
         let (inbox, requests) = mpsc::channel(MAX_WAITING);
         let writer = Writer {
@@ -135,6 +137,7 @@ impl Store {
         // Ends when the inbox closes, which is when the store goes away.
         tokio::spawn(writer.run(requests));
         Ok(Self {
+            database,
             scheduler_id,
             inbox,
             scheduler,
@@ -154,6 +157,11 @@ impl Store {
             let _ = closed.await;
         }
         self.inbox.closed().await;
+    }
+
+    /// The name of the database, without secrets: its file, or user, server and database.
+    pub fn database(&self) -> &str {
+        &self.database
     }
 
     /// What was counted since the store was opened.

@@ -24,7 +24,7 @@ const LOCK_TRIES: u32 = 50;
 const LOCK_PAUSE: Duration = Duration::from_millis(20);
 
 /// What is in a data directory. A directory with any other entry was not made for Longshore alone, and keeps its mode.
-const OURS: [&str; 22] = [
+const OURS: [&str; 23] = [
     "actions",
     "ca.crt",
     "ca.key",
@@ -33,6 +33,7 @@ const OURS: [&str; 22] = [
     "contexts",
     "controller",
     "dags",
+    "databases.json",
     "images.yaml",
     "kubeconfig",
     "lock",

@@ -8,14 +8,21 @@ use std::{
 };
 
 use clap::Args;
-use longshore_store::{OpenError, Store};
+use longshore_store::{OpenError, RunStore as _, Store};
 
 use crate::{cli::is_on_command_line, error::CliError, output, progress::phases::Phases};
+
+mod identity;
+
+use identity::Identities;
 
 /// How often the process tries to open a database that is in use or does not respond, and the pause between two tries.
 /// The session of a process that was killed ends a moment after it, and a server may be on its way up.
 const TRIES: u32 = 50;
 const PAUSE: Duration = Duration::from_millis(200);
+
+/// The name of the database in the data directory.
+const IN_DATA_DIR: &str = "longshore.db";
 
 /// Where runs are kept.
 #[derive(Clone, Debug, Default)]
@@ -154,8 +161,35 @@ impl Database {
         }
     }
 
-    /// Opens the database.
+    /// Opens the database. Refuses one that was emptied while the data directory still has its cluster, with pods of the
+    /// runs that are lost.
     pub(crate) async fn open(
+        &self,
+        data_dir: &Path,
+        rights: Rights,
+        phases: &Phases,
+    ) -> Result<Store, CliError> {
+        if rights == Rights::Leader {
+            // The data directory is this replica's alone, and has no cluster.
+            return self.open_patiently(data_dir, rights, phases).await;
+        }
+        let identities = Identities::read(data_dir)?;
+        if matches!(self, Self::InDataDir) {
+            identities.check_file(IN_DATA_DIR, &data_dir.join(IN_DATA_DIR))?;
+        }
+        let store = self.open_patiently(data_dir, rights, phases).await?;
+        let name = match self {
+            Self::InDataDir => IN_DATA_DIR,
+            Self::Server(_) => store.database(),
+        };
+        let checked = identities.check(name, store.scheduler_id());
+        if checked.is_err() {
+            store.close().await;
+        }
+        checked.map(|()| store)
+    }
+
+    async fn open_patiently(
         &self,
         data_dir: &Path,
         rights: Rights,
@@ -183,7 +217,7 @@ impl Database {
 
     async fn open_once(&self, data_dir: &Path, rights: Rights) -> Result<Store, OpenError> {
         match self {
-            Self::InDataDir => Store::open(data_dir.join("longshore.db")).await,
+            Self::InDataDir => Store::open(data_dir.join(IN_DATA_DIR)).await,
             Self::Server(DatabaseUrl(url)) => match rights {
                 Rights::First => Store::connect(url).await,
                 Rights::Leader => Store::take_over(url).await,

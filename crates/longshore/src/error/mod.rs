@@ -88,6 +88,17 @@ pub(crate) enum CliError {
         source: Box<dyn Error + Send + Sync>,
     },
     #[error(
+        "the database {database} has lost its runs, and the cluster in the data directory may still have their pods: \
+         expected the database with the id {expected}, found {found}"
+    )]
+    DatabaseReplaced {
+        database: String,
+        expected: String,
+        found: String,
+        /// The file with the ids of the databases.
+        known: PathBuf,
+    },
+    #[error(
         "expected exactly one line with the URL of a Postgres database in {}, found {found}",
         path.display()
     )]
@@ -168,6 +179,7 @@ impl CliError {
             Self::DiskFull { .. } => "LS1703",
             Self::Database { .. } => "LS1704",
             Self::DatabaseUrlFile { .. } => "LS1708",
+            Self::DatabaseReplaced { .. } => "LS1709",
             Self::NoServer { .. } => "LS1020",
             Self::ClientFile(_) => "LS1021",
             Self::Client(error) => client::code(error),
@@ -234,6 +246,7 @@ impl CliError {
                     .to_owned()
             }
             Self::DatabaseUrlFile { .. } => DATABASE_URL_FILE_HELP.to_owned(),
+            Self::DatabaseReplaced { known, .. } => database_replaced_help(known),
             Self::Engine { .. } => ENGINE_HELP.to_owned(),
             Self::NoServer { .. } => client::NO_SERVER_HELP.to_owned(),
             Self::ClientFile(_) => client::FILE_HELP.to_owned(),
@@ -289,6 +302,7 @@ impl CliError {
             | Self::DiskFull { .. }
             | Self::Database { .. }
             | Self::DatabaseUrlFile { .. }
+            | Self::DatabaseReplaced { .. }
             | Self::Engine { .. }
             | Self::ClientFile(_)
             | Self::Cluster(_)
@@ -399,6 +413,14 @@ impl CliError {
 /// SQLite's words for a full disk. (The shared memory beside the database fails to grow with an I/O error of its own.)
 fn has_no_space(why: &str) -> bool {
     why.contains("disk is full") || why.contains("(code: 4874)")
+}
+
+fn database_replaced_help(known: &Path) -> String {
+    format!(
+        "restore the database from a backup, or begin anew in another directory with --data-dir DIR; to go on with an \
+         empty database although tasks may run twice, remove {}",
+        known.display()
+    )
 }
 
 fn unreadable_help(source: &io::Error) -> &'static str {

@@ -21,6 +21,7 @@ mod errors;
 mod flyte_sdk;
 mod full_disk;
 mod lint;
+mod lost_database;
 mod metrics_reference;
 #[path = "../../../longshore-store/tests/it/server.rs"]
 mod postgres;
