@@ -7,6 +7,7 @@
 //! The crate knows nothing of schedulers, databases and clusters: the binary provides the [`Control`].
 
 pub mod client;
+mod connections;
 pub mod control;
 pub mod feed;
 pub mod names;

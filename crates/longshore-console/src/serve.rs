@@ -1,22 +1,21 @@
 //! The router behind a socket: bounded connections, bounded headers, a clean end.
 
-use std::{io, sync::Arc, time::Duration};
+use std::{io, time::Duration};
 
 use axum::Router;
-use hyper::server::conn::http1;
+use http::Request;
+use hyper::{body::Incoming, server::conn::http1};
 use hyper_util::{
     rt::{TokioIo, TokioTimer},
     server::graceful::GracefulShutdown,
     service::TowerToHyperService,
 };
-use tokio::{
-    net::{TcpListener, TcpStream},
-    sync::Semaphore,
-};
+use tokio::net::{TcpListener, TcpStream};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
+use tower::util::MapRequest;
 
-/// Connections at the same time; further ones wait to be accepted.
-const MAX_CONNECTIONS: usize = 512;
+use crate::connections::Connections;
+
 /// A request's head has to be there within this time, or the connection is closed: half-open ones go away.
 const HEAD_TIMEOUT: Duration = Duration::from_secs(10);
 /// No request's head is larger.
@@ -30,7 +29,7 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 ///
 /// *Cancellation*: dropping it ends all connections.
 pub async fn serve(listener: TcpListener, router: Router, stopping: CancellationToken) {
-    let slots = Arc::new(Semaphore::new(MAX_CONNECTIONS));
+    let open = Connections::default();
     let graceful = GracefulShutdown::new();
     let connections = TaskTracker::new();
     let killed = CancellationToken::new();
@@ -38,24 +37,27 @@ pub async fn serve(listener: TcpListener, router: Router, stopping: Cancellation
     loop {
         let accepted = tokio::select! {
             () = stopping.cancelled() => break,
-            accepted = accept(&listener, &slots) => accepted,
+            accepted = accept(&listener) => accepted,
         };
-        let (stream, slot) = match accepted {
-            Ok(accepted) => accepted,
+        let stream = match accepted {
+            Ok(stream) => stream,
             Err(error) => {
                 tracing::warn!(%error, "a connection cannot be accepted");
                 tokio::time::sleep(ACCEPT_PAUSE).await;
                 continue;
             }
         };
+        let entered = open.enter();
+        let of_request = entered.clone();
+        let service = MapRequest::new(router.clone(), move |mut request: Request<Incoming>| {
+            request.extensions_mut().insert(of_request.clone());
+            request
+        });
         let connection = http1::Builder::new()
             .timer(TokioTimer::new())
             .header_read_timeout(HEAD_TIMEOUT)
             .max_buf_size(MAX_HEAD_BYTES)
-            .serve_connection(
-                TokioIo::new(stream),
-                TowerToHyperService::new(router.clone()),
-            );
+            .serve_connection(TokioIo::new(stream), TowerToHyperService::new(service));
         let connection = graceful.watch(connection);
         let killed = killed.clone();
         connections.spawn(async move {
@@ -63,9 +65,9 @@ pub async fn serve(listener: TcpListener, router: Router, stopping: Cancellation
                 ended = connection => if let Err(error) = ended {
                     tracing::debug!(%error, "a connection ended");
                 },
+                () = entered.closed() => {}
                 () = killed.cancelled() => {}
             }
-            drop(slot);
         });
     }
     drop(listener);
@@ -80,13 +82,8 @@ pub async fn serve(listener: TcpListener, router: Router, stopping: Cancellation
     connections.wait().await;
 }
 
-async fn accept(
-    listener: &TcpListener,
-    slots: &Arc<Semaphore>,
-) -> io::Result<(TcpStream, tokio::sync::OwnedSemaphorePermit)> {
-    let slot = slots.clone().acquire_owned().await;
-    let slot = slot.map_err(io::Error::other)?;
+async fn accept(listener: &TcpListener) -> io::Result<TcpStream> {
     let (stream, _) = listener.accept().await?;
     stream.set_nodelay(true)?;
-    Ok((stream, slot))
+    Ok(stream)
 }

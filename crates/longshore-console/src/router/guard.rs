@@ -1,6 +1,9 @@
 //! Authentication: requests must name a known host (against DNS rebinding) and show the token.
 
-use std::net::{IpAddr, Ipv6Addr};
+use std::{
+    net::{IpAddr, Ipv6Addr},
+    sync::Arc,
+};
 
 use axum::{
     extract::{Request, State},
@@ -10,7 +13,7 @@ use axum::{
 use http::{HeaderMap, StatusCode, Uri, header, uri::Authority};
 
 use super::{Hosts, Shared};
-use crate::problem::Problem;
+use crate::{connections::Connection, problem::Problem};
 
 /// Lets only requests through whose `Host` is a loopback name or one that was configured: a foreign page that has its
 /// own name resolve to 127.0.0.1 gets nothing.
@@ -67,7 +70,12 @@ pub(super) async fn token(State(shared): State<Shared>, request: Request, next: 
         .filter(|(scheme, _)| scheme.eq_ignore_ascii_case("bearer"))
         .map(|(_, token)| token.trim());
     let detail = match shown {
-        Some(token) if shared.access.token.is(token) => return next.run(request).await,
+        Some(token) if shared.access.token.is(token) => {
+            if let Some(connection) = request.extensions().get::<Arc<Connection>>() {
+                connection.admit();
+            }
+            return next.run(request).await;
+        }
         Some(_) => "the token is not the one of this service",
         None => "the request has no bearer token",
     };

@@ -162,3 +162,35 @@ async fn a_head_that_is_too_large_or_no_http_ends_the_connection() {
     }
     assert_eq!(service.client().dags().await.unwrap().items.len(), 2);
 }
+
+#[tokio::test]
+async fn silent_connections_make_room_and_those_with_the_token_stay() {
+    const IN_TIME: Duration = Duration::from_secs(5);
+    let service = Service::start().await;
+    let mut follower = TcpStream::connect(&service.address).await.unwrap();
+    let head = format!(
+        "GET /api/v1/changes HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {TOKEN}\r\n\r\n"
+    );
+    follower.write_all(head.as_bytes()).await.unwrap();
+    let mut first = [0; 15];
+    follower.read_exact(&mut first).await.unwrap();
+    let mut silent = Vec::new();
+    for _ in 0..300 {
+        silent.push(TcpStream::connect(&service.address).await.unwrap());
+    }
+    let answered = tokio::time::timeout(IN_TIME, async {
+        service.client().dags().await.unwrap();
+    });
+    answered.await.unwrap();
+    let ended = tokio::time::timeout(IN_TIME, silent[0].read(&mut first)).await;
+    assert!(matches!(ended.unwrap(), Ok(0) | Err(_)));
+    service.fake.set_state("r3", "running");
+    let mut changes = String::new();
+    while !changes.contains("r3") {
+        let mut bytes = [0; 1024];
+        let n = tokio::time::timeout(IN_TIME, follower.read(&mut bytes)).await;
+        let n = n.unwrap().unwrap();
+        assert!(n > 0, "{changes}");
+        changes += &String::from_utf8_lossy(&bytes[..n]);
+    }
+}
