@@ -74,7 +74,7 @@ fn sums_of_bytes(own: impl Iterator<Item = i64>) -> Vec<[i64; BYTE_VALUES]> {
     for (place, own) in of_block.iter_mut().zip(own) {
         *place = own;
     }
-    let tables = of_block.chunks_exact(8).map(|own| {
+    let tables = of_block.chunks(8).map(|own| {
         let mut sums = [0_i64; BYTE_VALUES];
         for value in 1..BYTE_VALUES {
             let without_lowest = value & (value - 1);
