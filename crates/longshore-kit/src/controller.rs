@@ -49,8 +49,8 @@ pub trait Controller: Send + Sync + 'static {
     /// Its name in logs and metrics, as `dags.pods`.
     fn name(&self) -> &'static str;
 
-    /// By how much a key that is triggered now goes before those that wait: where a first step matters more than the
-    /// next one of others. Those that have waited for longer than this still come first, so that no key starves.
+    /// By how much a key that is triggered now, or whose last plan goes on at once, goes before those that wait: where a first
+    /// step matters more than the next one of others. Those that have waited for longer than this still come first, so that no key starves.
     fn priority_boost(&self, key: &Self::Key) -> Duration {
         let _ = key;
         Duration::ZERO

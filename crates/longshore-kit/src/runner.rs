@@ -244,12 +244,14 @@ impl<C: Controller> Runner<C> {
     }
 
     fn trigger(&self, queue: &mut Queue<C::Key>, key: C::Key) {
-        let now = Instant::now();
-        let controller = &self.round.controller;
-        let due = now
-            .checked_sub(controller.priority_boost(&key))
-            .unwrap_or(now);
-        queue.trigger(key, |key| controller.group(key), due);
+        let due = self.boosted(&key, Instant::now());
+        queue.trigger(key, |key| self.round.controller.group(key), due);
+    }
+
+    /// When a key counts as due that is to have its round at once.
+    fn boosted(&self, key: &C::Key, now: Instant) -> Instant {
+        let boost = self.round.controller.priority_boost(key);
+        now.checked_sub(boost).unwrap_or(now)
     }
 
     fn finish(
@@ -263,6 +265,11 @@ impl<C: Controller> Runner<C> {
         let failure = match result {
             Ok(done) => {
                 said.forget(&key);
+                let now = if done.next == Next::After(Duration::ZERO) {
+                    self.boosted(&key, now)
+                } else {
+                    now
+                };
                 queue.finish(key, Finished::Well(done.next), now);
                 return;
             }

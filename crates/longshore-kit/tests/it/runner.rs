@@ -94,6 +94,11 @@ impl Controller for Toy {
         "toy"
     }
 
+    fn priority_boost(&self, key: &Self::Key) -> Duration {
+        let is_boosted = *key == "boosted";
+        Duration::from_secs(if is_boosted { 5 } else { 0 })
+    }
+
     async fn observe(
         &self,
         key: &Self::Key,
@@ -187,6 +192,22 @@ async fn a_key_comes_back_when_it_asked_to() {
     run_for(runner, vec!["a"], Duration::from_millis(2500)).await;
     assert_eq!(toy.rounds("a"), [0, 1000, 2000]);
     assert_eq!(counters.of(Outcome::Waiting), 3);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_boosted_key_that_goes_on_at_once_goes_before_those_that_wait() {
+    let toy = Toy::new(|n| {
+        Ok(if n == 1 {
+            Plan::after(Duration::ZERO)
+        } else {
+            Plan::await_change()
+        })
+    });
+    let keys = vec!["a", "b", "c", "boosted"];
+    run_for(runner(&toy).concurrency(1), keys, Duration::from_secs(1)).await;
+    let (of_boosted, of_others) = (toy.rounds("boosted"), toy.rounds("c"));
+    assert_eq!((of_boosted.len(), of_others.len()), (2, 2));
+    assert!(of_boosted[1] < of_others[0], "{of_boosted:?} {of_others:?}");
 }
 
 #[tokio::test(start_paused = true)]
