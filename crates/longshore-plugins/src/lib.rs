@@ -43,8 +43,8 @@ pub use config::{
     Reading, Scheduling, Section,
 };
 pub use connector::{
-    ConnectorConfig, Connectors, Deployment, Limit, MethodPolicy, Quota, ResourceMeta, Retries,
-    ServiceConfig, WebApi, WebApiPhase, WebApiState,
+    ConnectorConfig, Connectors, Deployment, Limit, Listed, MethodPolicy, Quota, ResourceMeta,
+    Retries, Route, ServiceConfig, WebApi, WebApiPhase, WebApiState,
 };
 pub use context::{ErrorFile, TaskContext, max_attempts, pod_template_name};
 pub use dask::DaskConfig;
@@ -60,7 +60,8 @@ pub use pod::PodPlugin;
 pub use ray::{RayConfig, RayNode, SubmissionMode};
 pub use registry::{Registry, RegistryError, Runner};
 pub use remote::{
-    Answer, Call, Category, RemotePlugin, Request, Round, SlotNeed, Step, StoredState, Teller,
+    Addressee, Answer, Call, Category, RemotePlugin, Request, Round, SlotNeed, Step, StoredState,
+    Teller,
 };
 pub use secrets::{
     NamespaceTemplate, Pattern, ScopeBinding, ScopeBindings, SecretError, SecretInjection,

@@ -73,6 +73,8 @@ pub struct Registry {
     default: Runner,
     /// Of each kind that the plugins make, the first that makes it.
     makers: Vec<Arc<dyn Plugin>>,
+    /// The plugin of connectors, where there is one.
+    connectors: Option<Arc<dyn RemotePlugin>>,
 }
 
 /// A configuration that no registry can be made of.
@@ -118,6 +120,7 @@ impl Registry {
         let mut by_id: BTreeMap<&'static str, &Runner> = BTreeMap::new();
         let mut by_task_type = BTreeMap::new();
         let mut makers: Vec<Arc<dyn Plugin>> = Vec::new();
+        let mut connectors = None;
         for runner in runners {
             by_id.insert(runner.id(), runner);
             if runner.id() == PodPlugin::ID {
@@ -130,6 +133,11 @@ impl Registry {
                 && !makers.iter().any(|it| it.resource() == plugin.resource())
             {
                 makers.push(Arc::clone(plugin));
+            }
+            if let Runner::Remote(plugin) = runner
+                && plugin.id() == ConnectorPlugin::ID
+            {
+                connectors = Some(Arc::clone(plugin));
             }
         }
         for (task_type, id) in overrides {
@@ -145,12 +153,19 @@ impl Registry {
             by_task_type,
             default,
             makers,
+            connectors,
         })
     }
 
     /// The plugin that runs a task type.
     pub fn runner(&self, task_type: &str) -> &Runner {
         self.by_task_type.get(task_type).unwrap_or(&self.default)
+    }
+
+    /// The plugin of connectors, for a task type that neither a plugin nor the configuration names: a connector may list it.
+    pub fn of_connectors(&self, task_type: &str) -> Option<&Arc<dyn RemotePlugin>> {
+        let is_named = self.by_task_type.contains_key(task_type);
+        self.connectors.as_ref().filter(|_| !is_named)
     }
 
     /// The plugin of a task type that runs as a resource; `None` for one that does not.
@@ -274,6 +289,24 @@ mod tests {
                 kind,
                 "{task_type}"
             );
+        }
+    }
+
+    #[test]
+    fn connectors_may_list_what_no_plugin_and_no_configuration_names() {
+        let mut config = Config::default();
+        let overrides = &mut config.default_for_task_types;
+        overrides.insert("mine".to_owned(), "pod".to_owned());
+        let registry = Registry::new(&config).unwrap();
+        for (task_type, expected) in [
+            ("nobody's", Some("connector-service")),
+            ("mine", None),
+            ("python", None),
+            ("spark", None),
+            ("task_type_3", None),
+        ] {
+            let found = registry.of_connectors(task_type);
+            assert_eq!(found.map(|plugin| plugin.id()), expected, "{task_type}");
         }
     }
 

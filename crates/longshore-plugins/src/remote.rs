@@ -55,6 +55,17 @@ pub trait RemotePlugin: Send + Sync + std::fmt::Debug {
         context: &TaskContext,
         state: StoredState<'_>,
     ) -> Result<Option<Call>, StateError>;
+
+    /// Whom the step from this state is going to ask, where that is a connector: no step is taken before it is known which
+    /// one it is.
+    fn addressee(&self, _: &TaskContext, _: StoredState<'_>) -> Option<Addressee> {
+        None
+    }
+
+    /// Whether this is a state of this plugin which says that something was begun, or was about to be.
+    fn has_begun(&self, _: StoredState<'_>) -> bool {
+        false
+    }
 }
 
 /// `status.pluginState`, and its version.
@@ -134,8 +145,35 @@ impl Step {
 pub struct Call {
     /// Which task type is meant, which leads to the connector.
     pub category: Category,
+    /// The name of the connector that has the job, where that is on record.
+    pub connector: Option<String>,
     /// The request to the connector.
     pub request: Request,
+}
+
+impl Call {
+    /// Whom it is for.
+    pub fn addressee(&self) -> Addressee {
+        Addressee {
+            category: self.category.clone(),
+            connector: self.connector.clone(),
+            is_begun: match self.request {
+                Request::Create(_) => false,
+                Request::Get(_) | Request::Delete(_) => true,
+            },
+        }
+    }
+}
+
+/// Whom a request is for: what its connector is chosen by.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Addressee {
+    /// Which task type is meant.
+    pub category: Category,
+    /// The name of the connector that has the job, where that is on record.
+    pub connector: Option<String>,
+    /// Whether there is a job: one of the connectors has begun it.
+    pub is_begun: bool,
 }
 
 /// The category by which a connector is chosen.
@@ -149,6 +187,20 @@ pub struct Category {
     pub task_type: String,
     /// The version of the task type.
     pub version: i32,
+}
+
+impl Category {
+    /// The category of a task.
+    pub fn of(context: &TaskContext) -> Self {
+        let template = &context.template;
+        let id = template.id.clone().unwrap_or_default();
+        Self {
+            project: id.project,
+            domain: id.domain,
+            task_type: template.r#type.clone(),
+            version: template.task_type_version,
+        }
+    }
 }
 
 /// A request of `flyteidl2.connector.AsyncConnectorService`.
@@ -166,7 +218,12 @@ pub enum Request {
 #[derive(Clone, Debug, PartialEq)]
 pub enum Answer {
     /// To [`Request::Create`].
-    Created(CreateTaskResponse),
+    Created {
+        /// Which job it is.
+        response: CreateTaskResponse,
+        /// The connector that has begun it.
+        by: Teller,
+    },
     /// To [`Request::Get`].
     Told {
         /// The state of the job.

@@ -5,6 +5,7 @@ use std::{sync::Arc, time::Duration};
 
 use futures::{Stream, stream};
 use jiff::Timestamp;
+use longshore_connect::Code;
 use longshore_core::{AskError, Incarnation, NoAnswer, error::chain};
 use longshore_kit::Notes;
 use longshore_object_store::DataError;
@@ -162,10 +163,15 @@ impl Transport {
         let answered = self.connectors.ask(call).await;
         let answered = answered.map_err(|error| {
             let why = match &error {
+                // What stands before the connector says this, or the connector itself while it starts.
+                ConnectorError::Refused {
+                    code: Code::Unavailable,
+                    ..
+                }
+                | ConnectorError::NoAnswer { .. } => NoAnswer::Unreachable,
                 ConnectorError::NoConnector(_) | ConnectorError::Refused { .. } => {
                     NoAnswer::Refused
                 }
-                ConnectorError::NoAnswer { .. } => NoAnswer::Unreachable,
             };
             AskError::new(why, error.to_string())
         })?;

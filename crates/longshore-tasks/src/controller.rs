@@ -201,10 +201,15 @@ impl Controller for Actions {
         "tasks.actions"
     }
 
-    /// What has not begun begins before what runs is followed: a resource works while we write.
+    /// What has not begun begins before what runs is followed: a resource works while we write. An action begins in more
+    /// than one round, and has them all while it is young.
     fn priority_boost(&self, key: &ActionKey) -> Duration {
         let action = self.observer.actions.get(&key.namespace, &key.name);
-        let is_new = |action: &Arc<RawObject>| action.finalizers().is_empty();
+        let is_young = |action: &RawObject| {
+            let created_at = action.creation_timestamp().map(|at| at.0);
+            created_at.is_some_and(|at| self.clock.now() < at + HEAD_START)
+        };
+        let is_new = |action: &Arc<RawObject>| action.finalizers().is_empty() || is_young(action);
         if action.present().is_some_and(is_new) {
             HEAD_START
         } else {
@@ -293,15 +298,18 @@ impl Controller for Actions {
             self.facts.forget(key, &incarnation);
         } else {
             let now = self.clock.now();
+            let says = status.condition(CONDITION_WAITING).is_some();
             let was_told = self.facts.note(key, &incarnation, |facts| {
                 let was_told = facts.undone.told_at.is_some();
                 facts.drop_published(status);
                 facts.form = facts.form.after_write();
                 facts.undone.note_status(None, now);
-                let says = status.condition(CONDITION_WAITING).is_some();
                 facts.said_at = says.then_some(now);
                 was_told
             });
+            if says {
+                self.observer.sayings.note(now);
+            }
             if was_told {
                 let announcement = Announcement {
                     regarding: target.clone(),
@@ -351,6 +359,11 @@ impl Controller for Actions {
                 let at = Some(*at);
                 self.facts
                     .note(key, &note.of, |facts| facts.undone.told_at = at);
+            }
+            Fact::Unlisted(since) => {
+                let since = *since;
+                self.facts
+                    .note(key, &note.of, |facts| facts.unlisted_since = since);
             }
         }
         Ok(())

@@ -45,6 +45,8 @@ pub(crate) struct Facts {
     pub(crate) abort_refused: Option<AbortRefused>,
     /// What the API server does not do for it.
     pub(crate) undone: Undone,
+    /// Since when it has waited for connectors that have not listed their task types yet.
+    pub(crate) unlisted_since: Option<Timestamp>,
     /// Since when, and until when, what was written about it could not be read back.
     unsettled: Option<(Timestamp, Timestamp)>,
 }

@@ -5,7 +5,8 @@
 //! has the clients of the run service, [`questions`] are what the kit asks foreign systems, `ask` sends them. [`data`] reads
 //! what an attempt left behind, [`catalog`] finds outputs of earlier runs, `collect` removes actions that ended long ago.
 //! `kinds` watches the resources of plugins, [`remote`] is for tasks without a resource. `pod_events`
-//! follows Kubernetes Events, and `facts` are what the process remembers of an action between rounds. [`Tasks`] runs it all.
+//! follows Kubernetes Events, and `facts` are what the process remembers of an action between rounds, and `sayings` how many
+//! statuses have just said what holds their actions. [`Tasks`] runs it all.
 
 mod ask;
 mod build;
@@ -26,6 +27,7 @@ mod pod_templates;
 pub mod questions;
 pub mod remote;
 mod rules;
+mod sayings;
 pub mod secret_cache;
 pub mod secrets;
 mod service;

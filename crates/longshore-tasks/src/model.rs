@@ -80,6 +80,8 @@ pub struct Action {
     pub said: Said,
     /// What the API server does not do for it.
     pub undone: Undone,
+    /// Since when it has waited for connectors that have not listed their task types yet, as far as this process remembers.
+    pub unlisted_since: Option<Timestamp>,
     /// The form in which a status is written.
     pub form: StatusForm,
 }
@@ -157,6 +159,8 @@ pub struct RemoteTask {
     pub plugin: Arc<dyn RemotePlugin>,
     /// What the plugin knows about the attempt.
     pub context: TaskContext,
+    /// The connectors that have to list their task types before the next step, in words; `None` where none has to.
+    pub unlisted: Option<String>,
     /// What the plugin says now.
     pub step: Result<Step, StateError>,
     /// Whether the inputs were read, where the next step needs them; without them no step is taken.
@@ -251,6 +255,8 @@ pub enum Fact {
     Unread(Option<Timestamp>),
     /// When an Event has said what holds it, where no status can.
     Told(Timestamp),
+    /// Since when it waits for the lists of connectors; `None` where it no longer does.
+    Unlisted(Option<Timestamp>),
 }
 
 /// The resources of an action, one per attempt.
@@ -426,6 +432,7 @@ impl RemoteTask {
         Self {
             plugin,
             context,
+            unlisted: None,
             step: Ok(Step::quiet(PhaseInfo::of(Phase::Undefined, ""), Vec::new())),
             inputs: None,
             outcome: Asked::NotAsked,
@@ -477,9 +484,10 @@ impl Action {
             unanswered: Vec::new(),
             said: Said {
                 condition,
-                at: None,
+                ..Said::default()
             },
             undone: Undone::default(),
+            unlisted_since: None,
             form: StatusForm::Full,
             object: Arc::new(object),
         })

@@ -8,6 +8,7 @@
 //! something (it was there, or its name is taken, or its action is to go), a live read has the last word.
 
 mod assemble;
+mod choose;
 
 use std::sync::Arc;
 
@@ -35,7 +36,8 @@ use crate::{
     },
     pod_templates::PodTemplates,
     questions::{ActionAnswers, TaskQuestion},
-    remote::{Slots, stored},
+    remote::{AskConnectors, Slots, stored},
+    sayings::Sayings,
     service::Plugins,
 };
 
@@ -53,6 +55,9 @@ pub(crate) struct Observer {
     pub(crate) data: Arc<dyn TaskData>,
     /// Whether outputs are cached, where templates say so.
     pub(crate) is_caching: bool,
+    pub(crate) connectors: Arc<dyn AskConnectors>,
+    /// How many actions have just said what holds them.
+    pub(crate) sayings: Sayings,
 }
 
 /// All that a round has read.
@@ -176,6 +181,8 @@ impl Observer {
             action.unanswered = answers.unanswered();
         }
         action.said.at = facts.said_at;
+        action.said.is_crowded = self.sayings.is_crowded(now);
+        action.unlisted_since = facts.unlisted_since;
         action.undone = facts.undone.clone();
         action.form = facts.form;
         let children = if has_work && !matches!(action.work, Work::Remote(_)) {
@@ -218,8 +225,9 @@ impl Observer {
         let running = |object: &RawObject| {
             let action = Action::of(object.to_value().ok()?).ok()?;
             let (spec, status) = (&action.spec, &action.status);
-            let Runner::Remote(plugin) = self.plugins.resolve(&spec.task_type)? else {
-                return None;
+            let plugin = match self.plugins.resolve(&spec.task_type)? {
+                Runner::Remote(plugin) => plugin,
+                Runner::Resource(_) => self.plugins.of_connectors(&spec.task_type)?,
             };
             let is_running =
                 !status.is_terminal() && plugin.slot(stored(status)) == SlotNeed::Taken;
@@ -259,11 +267,16 @@ impl Observer {
         let context = TaskContext::of(&action.object, spec, template, attempt, &self.config);
         let mut context = context.map_err(|error| Invalid::spec(error.message))?;
         self.admit(&key.namespace, &context)?;
+        let (runner, unlisted) = self.chosen(runner, &context, action);
         self.supports_inputs(&runner, &context)?;
         let plugin = match runner {
             Runner::Resource(plugin) => plugin,
             Runner::Remote(plugin) => {
-                return Ok(Work::Remote(Box::new(RemoteTask::new(plugin, context))));
+                let task = RemoteTask {
+                    unlisted,
+                    ..RemoteTask::new(plugin, context)
+                };
+                return Ok(Work::Remote(Box::new(task)));
             }
         };
         let status = &action.status;

@@ -45,7 +45,7 @@ const RELEASE: &str = "catalog_release";
 /// Kinds of questions to connectors.
 pub(crate) const CREATE: &str = "connector_create";
 const STATUS: &str = "connector_get";
-const DELETE: &str = "connector_delete";
+pub(crate) const DELETE: &str = "connector_delete";
 /// The kind of questions to the run service.
 const REPORT: &str = "run_service_report";
 
@@ -322,6 +322,11 @@ impl TaskQuestion {
             System::Connector(task_type) => format!("the connector of {task_type}"),
             System::RunService => "the events service".to_owned(),
         }
+    }
+
+    /// Whether a connector is asked.
+    pub(crate) fn is_of_connectors(kind: &str) -> bool {
+        matches!(kind, CREATE | STATUS | DELETE)
     }
 
     /// Whether an action whose attempt is launched waits for the answer: it runs on while its cache is asked.

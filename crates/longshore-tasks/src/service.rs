@@ -6,8 +6,9 @@ use std::{
 };
 
 use futures::{
-    FutureExt,
+    FutureExt, Stream, StreamExt,
     future::{BoxFuture, ready},
+    stream,
 };
 use kube::{Client, Resource as _};
 use longshore_api::flyte::KIND;
@@ -15,7 +16,7 @@ use longshore_core::{Incarnation, Resource};
 use longshore_kit::{
     Applier, Cache, Clock, Gate, Kind, Memory, Notes, RawObject, Runner, Update, Wiring,
 };
-use longshore_plugins::{Plugin, Registry, Runner as RunsTask, TASK_ACTION};
+use longshore_plugins::{Plugin, Registry, RemotePlugin, Runner as RunsTask, TASK_ACTION};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
@@ -34,12 +35,19 @@ use crate::{
     pod_templates::PodTemplates,
     questions,
     remote::{AskConnectors, NoConnectors, Slots},
+    sayings::Sayings,
 };
 
 /// The plugins of an executor, by task type.
 pub trait Plugins: std::fmt::Debug + Send + Sync + 'static {
     /// The plugin that runs a task type; `None` where no plugin takes it.
     fn resolve(&self, task_type: &str) -> Option<RunsTask>;
+
+    /// The plugin of connectors, for a task type that may be one of theirs: neither another plugin nor the configuration names
+    /// it, and [`resolve`](Self::resolve) returns what takes every other type.
+    fn of_connectors(&self, _: &str) -> Option<Arc<dyn RemotePlugin>> {
+        None
+    }
 
     /// Of each kind of resource that is made, a plugin that makes it.
     fn makers(&self) -> Vec<Arc<dyn Plugin>>;
@@ -48,6 +56,10 @@ pub trait Plugins: std::fmt::Debug + Send + Sync + 'static {
 impl Plugins for Registry {
     fn resolve(&self, task_type: &str) -> Option<RunsTask> {
         Some(self.runner(task_type).clone())
+    }
+
+    fn of_connectors(&self, task_type: &str) -> Option<Arc<dyn RemotePlugin>> {
+        self.of_connectors(task_type).cloned()
     }
 
     fn makers(&self) -> Vec<Arc<dyn Plugin>> {
@@ -190,7 +202,9 @@ impl Tasks {
         let connector = &self.config.plugins.connector;
         let (slots, granted) = Slots::new(connector.quota);
         let limits = questions::limits(&connector.web_api);
-        let triggers = wiring.facts(freed).facts(granted).into_triggers();
+        let listed = listed(&connectors, memory.clone());
+        let wiring = wiring.facts(freed).facts(granted).facts(listed);
+        let triggers = wiring.into_triggers();
         let collector = Collector {
             client: client.clone(),
             namespaces,
@@ -210,6 +224,8 @@ impl Tasks {
             config: self.config.plugins,
             data: self.data,
             is_caching,
+            connectors: Arc::clone(&connectors),
+            sayings: Sayings::default(),
         };
         let controller = Arc::new(Actions {
             observer,
@@ -247,6 +263,18 @@ async fn sending_during(rounds: impl Future<Output = ()>, sending: impl Future) 
         () = rounds => {}
         () = sending => {}
     }
+}
+
+/// The actions that wait for the lists of connectors, each time one has changed.
+fn listed(
+    connectors: &Arc<dyn AskConnectors>,
+    memory: Memory<ActionKey, Facts>,
+) -> impl Stream<Item = ActionKey> + Send + use<> {
+    let changes = connectors.changes();
+    changes.flat_map(move |()| {
+        let waiting = memory.keys(|facts| facts.unlisted_since.is_some());
+        stream::iter(waiting)
+    })
 }
 
 /// Adds the pods, which are listed before all others, so that no action is decided upon before its pod can be seen, and the

@@ -11,7 +11,7 @@ mod status;
 use std::{sync::Arc, time::Duration};
 
 pub use config::{ConnectorConfig, Deployment, Limit, Quota, WebApi};
-pub use registry::Connectors;
+pub use registry::{Connectors, Listed, Route};
 pub use service_config::{MethodPolicy, Retries, ServiceConfig};
 pub use state::{ResourceMeta, WebApiPhase, WebApiState};
 
@@ -19,7 +19,7 @@ use crate::{
     config::Config,
     context::TaskContext,
     phase::{ErrorKind, Phase, PhaseInfo, TASK_FAILED_WITH_ERROR},
-    remote::{Answer, Call, RemotePlugin, Round, SlotNeed, Step, StoredState},
+    remote::{Addressee, Answer, Call, Category, RemotePlugin, Round, SlotNeed, Step, StoredState},
     state::StateError,
 };
 
@@ -44,6 +44,9 @@ pub(crate) struct ConnectorPlugin {
 }
 
 impl ConnectorPlugin {
+    /// The plugin's id.
+    pub(crate) const ID: &str = "connector-service";
+
     pub(crate) fn new(config: Arc<Config>) -> Self {
         Self { config }
     }
@@ -51,7 +54,7 @@ impl ConnectorPlugin {
 
 impl RemotePlugin for ConnectorPlugin {
     fn id(&self) -> &'static str {
-        "connector-service"
+        Self::ID
     }
 
     fn task_types(&self) -> Vec<String> {
@@ -107,6 +110,30 @@ impl RemotePlugin for ConnectorPlugin {
         );
         let meta = state.resource_meta.filter(|_| !has_ended);
         Ok(meta.map(|meta| request::delete(&meta)))
+    }
+
+    /// Once it is on record that the job is about to be begun, its connector is known, or another process has asked it.
+    fn addressee(&self, context: &TaskContext, state: StoredState<'_>) -> Option<Addressee> {
+        let state = WebApiState::read(state).ok()?;
+        match state.phase {
+            WebApiPhase::NotStarted => Some(Addressee {
+                category: Category::of(context),
+                ..Addressee::default()
+            }),
+            WebApiPhase::ResourcesCreated => {
+                let meta = state.resource_meta.as_ref();
+                meta.map(ResourceMeta::addressee)
+            }
+            WebApiPhase::AllocationTokenAcquired
+            | WebApiPhase::Succeeded
+            | WebApiPhase::UserFailure
+            | WebApiPhase::SystemFailure => None,
+        }
+    }
+
+    /// The state of a pod can be read as one of a job that has not begun.
+    fn has_begun(&self, state: StoredState<'_>) -> bool {
+        WebApiState::read(state).is_ok_and(|state| state.phase != WebApiPhase::NotStarted)
     }
 }
 
@@ -172,7 +199,9 @@ fn create(mut state: WebApiState, context: &TaskContext, round: &Round<'_>) -> S
             state.phase = WebApiPhase::UserFailure;
             Step::quiet(info, state.encode())
         }
-        Some(Answer::Created(response)) if response.resource_meta.len() > MAX_RESOURCE_META => {
+        Some(Answer::Created { response, by })
+            if response.resource_meta.len() > MAX_RESOURCE_META =>
+        {
             let found = response.resource_meta.len();
             let message = format!(
                 "the connector identifies the job by a resource_meta of {found} bytes, and a TaskAction stores at most \
@@ -181,13 +210,15 @@ fn create(mut state: WebApiState, context: &TaskContext, round: &Round<'_>) -> S
             let info = PhaseInfo::permanent(ErrorKind::User, RESOURCE_META_TOO_LARGE, message);
             state.phase = WebApiPhase::UserFailure;
             Step {
-                abort: Some(request::delete(&request::resource_meta(context, response))),
+                abort: Some(request::delete(&request::resource_meta(
+                    context, response, by,
+                ))),
                 ..Step::quiet(info, state.encode())
             }
         }
         // Which job it is is on record before anything is reported: nothing but this answer says so.
-        Some(Answer::Created(response)) => {
-            state.resource_meta = Some(request::resource_meta(context, response));
+        Some(Answer::Created { response, by }) => {
+            state.resource_meta = Some(request::resource_meta(context, response, by));
             state.phase = WebApiPhase::ResourcesCreated;
             Step {
                 again: Some(Duration::ZERO),
@@ -238,7 +269,7 @@ impl ConnectorPlugin {
         let last = &context.last;
         let unchanged = unchanged(context);
         match &round.answer {
-            None | Some(Answer::Created(_)) => Step {
+            None | Some(Answer::Created { .. }) => Step {
                 call: ask,
                 again: Some(web_api.resync),
                 ..Step::quiet(unchanged, state.encode())

@@ -6,8 +6,8 @@ use longshore_proto::flyteidl2::{
         TaskExecutionMetadata,
     },
     core::{
-        Connection, Identifier, NodeExecutionIdentifier, TaskExecutionIdentifier,
-        WorkflowExecutionIdentifier, task_template::Target,
+        Connection, NodeExecutionIdentifier, TaskExecutionIdentifier, WorkflowExecutionIdentifier,
+        task_template::Target,
     },
     task::{Inputs, NamedLiteral},
 };
@@ -18,7 +18,7 @@ use crate::{
     custom,
     plugin::BuildError,
     pod::render::Values,
-    remote::{Call, Category, Request},
+    remote::{Call, Category, Request, Teller},
 };
 
 /// Begin this task.
@@ -64,7 +64,8 @@ pub(super) fn create(context: &TaskContext) -> Result<Call, BuildError> {
         template: Some(template),
     };
     Ok(Call {
-        category: category(context),
+        category: Category::of(context),
+        connector: None,
         request: Request::Create(Box::new(request)),
     })
 }
@@ -79,6 +80,7 @@ pub(super) fn get(meta: &ResourceMeta) -> Call {
     };
     Call {
         category: meta.category.clone(),
+        connector: meta.connector(),
         request: Request::Get(Box::new(request)),
     }
 }
@@ -92,16 +94,22 @@ pub(super) fn delete(meta: &ResourceMeta) -> Call {
     };
     Call {
         category: meta.category.clone(),
+        connector: meta.connector(),
         request: Request::Delete(Box::new(request)),
     }
 }
 
 /// What is remembered of a job that was begun.
-pub(super) fn resource_meta(context: &TaskContext, response: &CreateTaskResponse) -> ResourceMeta {
+pub(super) fn resource_meta(
+    context: &TaskContext,
+    response: &CreateTaskResponse,
+    by: &Teller,
+) -> ResourceMeta {
     ResourceMeta {
+        connector: by.name.clone(),
         output_prefix: context.paths.output_prefix.clone(),
         connector_meta: response.resource_meta.clone(),
-        category: category(context),
+        category: Category::of(context),
         // The connection was valid when the job was begun.
         connection: connection(context).ok(),
     }
@@ -111,18 +119,6 @@ fn connection(context: &TaskContext) -> Result<Connection, BuildError> {
     match &context.template.custom {
         Some(_) => custom::read(&context.template),
         None => Ok(Connection::default()),
-    }
-}
-
-fn category(context: &TaskContext) -> Category {
-    let template = &context.template;
-    let none = Identifier::default();
-    let id = template.id.as_ref().unwrap_or(&none);
-    Category {
-        project: id.project.clone(),
-        domain: id.domain.clone(),
-        task_type: template.r#type.clone(),
-        version: template.task_type_version,
     }
 }
 

@@ -7,7 +7,7 @@ use longshore_proto::flyteidl2::core::Connection;
 
 use crate::{
     gob::{self, Gob, Kind, Writer},
-    remote::{Category, StoredState},
+    remote::{Addressee, Category, StoredState},
     state::{STATE_VERSION, StateError, corrupt, int_of, text_of, time_bytes, time_of, version_of},
 };
 
@@ -21,6 +21,8 @@ const TEXTS: i64 = 69;
 
 /// What Go calls the type of [`ResourceMeta`].
 const META_TYPE: &str = "github.com/flyteorg/flyte/v2/flyteplugins/go/tasks/plugins/webapi/connector.ResourceMetaWrapper";
+/// The field of that type that names the connector. The peer does not have it: Go passes over fields that it does not know.
+const CONNECTOR: &str = "LongshoreConnector";
 
 /// The phase of a job.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -88,6 +90,9 @@ pub struct ResourceMeta {
     pub category: Category,
     /// How the connector gets to where the job runs.
     pub connection: Option<Connection>,
+    /// The name of the connector in the configuration; empty where the peer has begun the job. The peer passes this field
+    /// over.
+    pub connector: String,
 }
 
 impl WebApiState {
@@ -126,7 +131,7 @@ impl WebApiState {
         value.int_field(1, i64::from(self.phase as u8));
         value.uint_field(2, self.version.into());
         if let Some(meta) = &self.resource_meta {
-            value.interface_field(3, META_TYPE, &meta_types(), META, |fields| {
+            value.interface_field(3, META_TYPE, &meta_types(meta), META, |fields| {
                 meta.write(fields)
             });
         }
@@ -151,7 +156,9 @@ impl WebApiState {
     }
 }
 
-fn meta_types() -> [Vec<u8>; 4] {
+fn meta_types(meta: &ResourceMeta) -> [Vec<u8>; 4] {
+    let is_named = !meta.connector.is_empty();
+    let connector = is_named.then_some((CONNECTOR, Kind::String));
     let meta = [
         ("OutputPrefix", Kind::String),
         ("ConnectorResourceMeta", Kind::Bytes),
@@ -160,6 +167,7 @@ fn meta_types() -> [Vec<u8>; 4] {
         ("Domain", Kind::String),
         ("Connection", Kind::Described(CONNECTION)),
     ];
+    let meta: Vec<(&str, Kind)> = meta.into_iter().chain(connector).collect();
     let category = [("Name", Kind::String), ("Version", Kind::Int)];
     let connection = [
         ("TaskType", Kind::String),
@@ -202,7 +210,22 @@ impl ResourceMeta {
                 }),
                 _ => None,
             },
+            connector: text_of(fields.get(CONNECTOR))?,
         })
+    }
+
+    /// The name of the connector that has the job, where that is on record.
+    pub(super) fn connector(&self) -> Option<String> {
+        Some(self.connector.clone()).filter(|name| !name.is_empty())
+    }
+
+    /// Whom requests about the job are for.
+    pub(super) fn addressee(&self) -> Addressee {
+        Addressee {
+            category: self.category.clone(),
+            connector: self.connector(),
+            is_begun: true,
+        }
     }
 
     fn write(&self, fields: &mut Writer) {
@@ -223,6 +246,7 @@ impl ResourceMeta {
                 fields.texts_field(3, &connection.configs);
             });
         }
+        fields.bytes_field(7, self.connector.as_bytes());
     }
 }
 

@@ -12,8 +12,8 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::{
-    K8sState, STATE_VERSION,
-    remote::{Category, Teller},
+    K8sState, Launch, PluginState, STATE_VERSION,
+    remote::Teller,
     scenarios::{self, digest},
 };
 
@@ -45,6 +45,7 @@ fn states() -> Vec<WebApiState> {
             configs: [("k".to_owned(), "v".to_owned())].into(),
             ..Connection::default()
         }),
+        connector: String::new(),
     };
     vec![
         WebApiState::default(),
@@ -85,6 +86,53 @@ fn states_are_gos() {
     for (state, golden) in states().into_iter().zip(golden()) {
         assert_eq!(WebApiState::read(stored(&golden)).unwrap(), state);
         assert_eq!(state.encode(), golden, "{state:?}");
+    }
+}
+
+/// Which connector has begun a job is on record beside what the peer records, and only what the peer knows is not.
+#[test]
+fn a_job_is_asked_about_where_it_was_begun() {
+    let world = World::launched();
+    let state = WebApiState::read(stored(&world.state)).unwrap();
+    let meta = state.resource_meta.clone().unwrap();
+    assert_eq!(meta.connector, "c");
+    let to = |bytes: &[u8]| world.plugin.addressee(&world.context, stored(bytes));
+    let of_job = to(&world.state).unwrap();
+    assert_eq!(
+        (of_job.connector.as_deref(), of_job.is_begun),
+        (Some("c"), true)
+    );
+    for call in [request::get(&meta), request::delete(&meta)] {
+        assert_eq!(call.addressee(), of_job);
+    }
+    let golden = golden();
+    let of_peer = to(&golden[2]).unwrap();
+    assert_eq!((of_peer.connector, of_peer.is_begun), (None, true));
+    let new = to(&[]).unwrap();
+    assert_eq!((new.connector, new.is_begun), (None, false));
+    assert_eq!(new.category, of_job.category);
+    assert_eq!(to(&golden[1]), None, "about to begin");
+    let of_a_pod = PluginState {
+        launch: Launch::Started,
+        ..PluginState::default()
+    };
+    for (state, expected) in [
+        (Vec::new(), false),
+        (world.state.clone(), true),
+        (golden[1].clone(), true),
+        (of_a_pod.encode(), false),
+    ] {
+        assert_eq!(
+            world.plugin.has_begun(stored(&state)),
+            expected,
+            "{state:?}"
+        );
+    }
+    for mut state in states() {
+        if let Some(meta) = &mut state.resource_meta {
+            meta.connector = "c".to_owned();
+        }
+        assert_eq!(WebApiState::read(stored(&state.encode())).unwrap(), state);
     }
 }
 
@@ -169,13 +217,20 @@ impl World {
     /// Up to the job that was begun.
     fn launched() -> Self {
         let mut world = Self::announced();
-        let response = CreateTaskResponse {
-            resource_meta: vec![7],
-        };
-        world.step(true, Some(Answer::Created(response)));
+        world.step(true, created(vec![7]));
         world.step(true, None);
         world
     }
+}
+
+/// The connector `c` has begun the job of these bytes.
+fn created(resource_meta: Vec<u8>) -> Option<Answer> {
+    let by = Teller {
+        name: "c".to_owned(),
+        ..Teller::default()
+    };
+    let response = CreateTaskResponse { resource_meta };
+    Some(Answer::Created { response, by })
 }
 
 fn told(resource: &Value) -> Option<Answer> {
@@ -211,6 +266,7 @@ fn the_connector_is_asked_to_begin_once_it_is_remembered_that_it_will_be() {
     assert_eq!((&again.call, again.announced), (&second.call, None));
     let Some(Call {
         category,
+        connector: None,
         request: crate::Request::Create(request),
     }) = second.call
     else {
@@ -228,12 +284,7 @@ fn the_connector_is_asked_to_begin_once_it_is_remembered_that_it_will_be() {
     assert_eq!(metadata.namespace, "flyte");
     assert_eq!(metadata.max_attempts, 1);
     assert_eq!(request.connection.unwrap().configs["host"], "h");
-    let third = world.step(
-        true,
-        Some(Answer::Created(CreateTaskResponse {
-            resource_meta: vec![7],
-        })),
-    );
+    let third = world.step(true, created(vec![7]));
     assert_eq!(third.again, Some(Duration::ZERO));
     assert_eq!(
         (digest(&third.info), third.call),
@@ -453,10 +504,7 @@ fn an_answer_of_any_length_is_kept_in_short() {
 fn a_job_that_cannot_be_stored_is_deleted_and_its_task_fails() {
     for (length, is_stored) in [(MAX_RESOURCE_META, true), (3 << 20, false)] {
         let mut world = World::announced();
-        let response = CreateTaskResponse {
-            resource_meta: vec![7; length],
-        };
-        let step = world.step(true, Some(Answer::Created(response.clone())));
+        let step = world.step(true, created(vec![7; length]));
         assert_eq!(step.info.phase == Phase::Queued, is_stored, "{length}");
         assert!(step.state.len() < length + 2000, "{length}");
         if is_stored {
@@ -469,10 +517,12 @@ fn a_job_that_cannot_be_stored_is_deleted_and_its_task_fails() {
              3145728 bytes, and a TaskAction stores at most 262144: the connector is asked to delete the job"
         );
         assert!(step.state.len() < 2000, "{} bytes", step.state.len());
-        let Some(crate::Request::Delete(request)) = step.abort.map(|call| call.request) else {
+        let abort = step.abort.unwrap();
+        assert_eq!(abort.connector.as_deref(), Some("c"));
+        let crate::Request::Delete(request) = abort.request else {
             panic!("expected a request to delete the job");
         };
-        assert_eq!(request.resource_meta, response.resource_meta);
+        assert_eq!(request.resource_meta.len(), length);
     }
 }
 
@@ -525,57 +575,4 @@ fn only_a_job_that_was_begun_is_ended() {
     };
     assert_eq!(request.resource_meta, [7]);
     assert_eq!(abort(&[]), None);
-}
-
-#[test]
-fn connectors_are_found_from_the_narrowest_scope_to_the_widest() {
-    let deployment = |project: &str, domain: &str| {
-        let reading = json!({"plugins": {"connector-service": {"connectors": {"c": {
-            "endpoint": format!("{project}-{domain}"), "project": project, "domain": domain,
-            "timeouts": {"CreateTask": "1m"}, "defaultTimeout": "5s",
-        }}}}});
-        let config = Config::read(&reading, &|_| None).unwrap().config.connector;
-        config.connectors["c"].clone()
-    };
-    let mut config = ConnectorConfig::default();
-    let mut connectors = Connectors::default();
-    let kinds =
-        from_json(&json!({"supportedTaskCategories": [{"name": "t", "version": 1}]})).unwrap();
-    for (project, domain) in [("p", "d"), ("", "d"), ("", "")] {
-        let name = format!("{project}-{domain}");
-        let deployment = deployment(project, domain);
-        connectors.heard(&name, &deployment, std::slice::from_ref(&kinds));
-        config.connectors.insert(name, deployment);
-    }
-    let find = |project: &str, domain: &str, version| {
-        let category = Category {
-            project: project.to_owned(),
-            domain: domain.to_owned(),
-            task_type: "t".to_owned(),
-            version,
-        };
-        let found = connectors.of(&category, &config);
-        found.map(|(teller, _)| teller.name)
-    };
-    assert_eq!(find("p", "d", 1).unwrap(), "p-d");
-    assert_eq!(find("x", "d", 1).unwrap(), "-d");
-    assert_eq!(find("x", "x", 1).unwrap(), "-");
-    assert!(
-        find("p", "d", 2)
-            .unwrap_err()
-            .contains("no connector takes task type \"t\" in version 2")
-    );
-    config.default_connector.endpoint = "default".to_owned();
-    let category = Category {
-        task_type: "other".to_owned(),
-        ..Category::default()
-    };
-    let (teller, found) = connectors.of(&category, &config).unwrap();
-    assert_eq!(
-        (teller.name.as_str(), found.endpoint.as_str()),
-        ("defaultConnector", "default")
-    );
-    let own = &config.connectors["p-d"];
-    assert_eq!(own.timeout("createtask"), Some(Duration::from_mins(1)));
-    assert_eq!(own.timeout("GetTask"), Some(Duration::from_secs(5)));
 }

@@ -116,6 +116,7 @@ mod tests {
             }
             Verdict::Allowed => None,
             Verdict::Changed(object) => panic!("{object}"),
+            Verdict::Unknown(why) => panic!("{why}"),
         }
     }
 

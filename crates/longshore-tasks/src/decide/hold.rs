@@ -19,7 +19,7 @@ use longshore_kit::{Change, WaitsFor};
 use super::{
     ActionPlan, LOOK_AGAIN, Round, Step,
     cached::Attempt,
-    undone::{self, SAID_AFTER},
+    undone::{self, SAID_AFTER, said_after},
 };
 use crate::{
     model::{Action, Belongs, CreateFailure, Fact, InForm, Refused, StatusForm, Unanswered, Work},
@@ -39,18 +39,14 @@ struct Hold {
     words: String,
     /// Whether no record of the plan is written before what holds it.
     is_first: bool,
-    /// Whether the same request gets the same answer: the action says so at once, and not after some seconds.
-    is_final: bool,
+    /// For how long the action is held before it says so.
+    patience: Duration,
 }
 
 impl Hold {
-    /// For how long the action is held before it says so.
-    fn patience(&self) -> Duration {
-        if self.is_final {
-            Duration::ZERO
-        } else {
-            SAID_AFTER
-        }
+    /// What is left until the action says so for the first time.
+    fn left(&self, round: &Round<'_>) -> Duration {
+        self.patience.saturating_sub(round.since(self.since))
     }
 
     /// From one change of the words to the next.
@@ -105,7 +101,7 @@ pub(super) fn blind(round: &Round<'_>, why: &Unknown) -> ActionPlan {
             .form
             .text(format!("what it has made is not seen: {why}")),
         is_first: true,
-        is_final: false,
+        patience: SAID_AFTER,
     };
     match &action.undone.status {
         Some(refused) => tell(round, Some(hold), refused, plan),
@@ -114,9 +110,9 @@ pub(super) fn blind(round: &Round<'_>, why: &Unknown) -> ActionPlan {
 }
 
 /// The same plan, after whose questions the action has a round in time to say that nobody answers.
-pub(super) fn look_again(mut plan: ActionPlan) -> ActionPlan {
+pub(super) fn look_again(action: &Action, mut plan: ActionPlan) -> ActionPlan {
     if plan.actions.iter().any(|step| matches!(step, Do::Ask(_))) {
-        plan.next = plan.next.min(Next::After(SAID_AFTER));
+        plan.next = plan.next.min(Next::After(said_after(action)));
     }
     plan
 }
@@ -132,7 +128,7 @@ fn write(round: &Round<'_>, hold: &Hold, mut plan: ActionPlan) -> ActionPlan {
     let wait = match (&said.condition, said.at) {
         (Some(condition), _) if condition.message == hold.words => return plan,
         (Some(_), Some(at)) => hold.pause(round).saturating_sub(round.since(at)),
-        (Some(_), None) | (None, _) => hold.patience().saturating_sub(round.since(hold.since)),
+        (Some(_), None) | (None, _) => hold.left(round),
     };
     if !hold.is_first && plan.actions.iter().any(is_record) {
         plan.next = plan.next.min(Next::After(SAID_AFTER));
@@ -140,6 +136,10 @@ fn write(round: &Round<'_>, hold: &Hold, mut plan: ActionPlan) -> ActionPlan {
     }
     if !wait.is_zero() {
         plan.next = plan.next.min(Next::After(wait));
+        return plan;
+    }
+    if said.is_crowded {
+        plan.next = plan.next.min(Next::After(said_after(round.action)));
         return plan;
     }
     let record = round.record(hold.status(round.action));
@@ -165,14 +165,14 @@ fn tell(
         reason: REASON_STATUS_NOT_WRITTEN,
         words: undone::of_status(&refused.why.why),
         is_first: true,
-        is_final: refused.why.is_final,
+        patience: patience(refused),
     };
     let Some(hold) = hold.or_else(|| has_record.then(of_status)) else {
         return plan;
     };
     let wait = match action.undone.told_at {
         Some(at) => hold.pause(round).saturating_sub(round.since(at)),
-        None => hold.patience().saturating_sub(round.since(hold.since)),
+        None => hold.left(round),
     };
     if !wait.is_zero() {
         plan.next = plan.next.min(Next::After(wait));
@@ -189,6 +189,15 @@ fn tell(
     Plan {
         actions: vec![told, warning, record],
         ..Plan::after(Duration::ZERO)
+    }
+}
+
+/// What is refused for good does not pass.
+fn patience(refused: &Refused) -> Duration {
+    if refused.why.is_final {
+        Duration::ZERO
+    } else {
+        SAID_AFTER
     }
 }
 
@@ -217,11 +226,18 @@ fn hold(round: &Round<'_>, plan: &ActionPlan) -> Option<Hold> {
         Work::Remote(task) => task.is_launched(round),
         Work::Condition | Work::Invalid(_) | Work::Nothing => false,
     };
+    let is_unlisted = of_lists(round).is_some();
+    let is_meant = |it: &&Unanswered| {
+        // No request is sent to a connector before it is known which one.
+        let is_sent = !is_unlisted || !TaskQuestion::is_of_connectors(it.kind);
+        is_sent && (!is_launched || TaskQuestion::holds_what_runs(it.kind))
+    };
     let unanswered = action.unanswered.iter();
     let asked = unanswered
-        .filter(|it| !is_launched || TaskQuestion::holds_what_runs(it.kind))
+        .filter(is_meant)
         .filter_map(|it| of_question(round, it));
     let hold = asked
+        .chain(of_lists(round))
         .chain(of_create(round))
         .chain(of_change(round, plan))
         .chain(of_name(round))
@@ -240,7 +256,7 @@ fn of_question(round: &Round<'_>, unanswered: &Unanswered) -> Option<Hold> {
         failure,
         waits_for,
     } = unanswered;
-    let n = round.since(*since).as_secs();
+    let at = by_the_second(*since);
     let progress = round.action.status.condition(CONDITION_PROGRESSING);
     let is_published = |words: &String| {
         let beginning = &words[..words.floor_char_boundary(RECOGNISED)];
@@ -253,15 +269,15 @@ fn of_question(round: &Round<'_>, unanswered: &Unanswered) -> Option<Hold> {
         Some(_) => return None,
         None => match waits_for {
             WaitsFor::Answer => {
-                let words = format!("{whom} has not answered for {n} s");
+                let words = format!("no answer from {whom} since {at}");
                 (REASON_NOT_ANSWERED, words)
             }
             WaitsFor::Rate(rate) => {
-                let words = format!("its request to {whom} has waited for {n} s for {rate}");
+                let words = format!("its request to {whom} waits for {rate} since {at}");
                 (REASON_NOT_SENT, words)
             }
             WaitsFor::Turn | WaitsFor::Repeat => {
-                let words = format!("its request to {whom} has waited for its turn for {n} s");
+                let words = format!("its request to {whom} waits for its turn since {at}");
                 (REASON_NOT_SENT, words)
             }
         },
@@ -271,7 +287,26 @@ fn of_question(round: &Round<'_>, unanswered: &Unanswered) -> Option<Hold> {
         reason,
         words,
         is_first: false,
-        is_final: false,
+        patience: said_after(round.action),
+    })
+}
+
+/// An instant as texts of statuses have it: it stays the same for as long as the action is held.
+fn by_the_second(at: Timestamp) -> Timestamp {
+    Timestamp::from_second(at.as_second()).unwrap_or(at)
+}
+
+/// Connectors that have not listed their task types yet.
+fn of_lists(round: &Round<'_>) -> Option<Hold> {
+    let Work::Remote(task) = &round.action.work else {
+        return None;
+    };
+    Some(Hold {
+        since: round.action.unlisted_since?,
+        reason: REASON_NOT_SENT,
+        words: task.unlisted.clone()?,
+        is_first: true,
+        patience: said_after(round.action),
     })
 }
 
@@ -293,7 +328,7 @@ fn of_create(round: &Round<'_>) -> Option<Hold> {
         reason: REASON_REFUSED,
         words,
         is_first: true,
-        is_final: false,
+        patience: SAID_AFTER,
     })
 }
 
@@ -308,7 +343,7 @@ fn of_change(round: &Round<'_>, plan: &ActionPlan) -> Option<Hold> {
         reason: REASON_REFUSED,
         words: undone::of_change(change, &refused.why.why),
         is_first: record.is_none_or(|record| at < record),
-        is_final: refused.why.is_final,
+        patience: patience(refused),
     })
 }
 
@@ -339,6 +374,6 @@ fn of_name(round: &Round<'_>) -> Option<Hold> {
             child.target
         ),
         is_first: true,
-        is_final: false,
+        patience: SAID_AFTER,
     })
 }

@@ -41,7 +41,7 @@ longshore_test::reads! {
     Observed { now, action }
     Action {
         target, object, spec, status, is_deleting, has_finalizer, work, children, asked, reported,
-        unanswered, said, undone, form
+        unanswered, said, undone, unlisted_since, form
     }
     Abort { behavior, object, refused }
     Children { current, earlier, newly_gone, abort }
@@ -62,10 +62,10 @@ impl Decider for Decisions {
         decide(&Policy::default(), &K8sConfig::default(), observed)
     }
 
-    /// At most: five notes, what holds it, reports of up to four phases, record, a warning that it is too large, labels, the
+    /// At most: six notes, what holds it, reports of up to four phases, record, a warning that it is too large, labels, the
     /// removal of the resource, the cache's two parts, and the answers that are used up.
     fn max_actions(&self) -> usize {
-        16 + ASKED.len()
+        17 + ASKED.len()
     }
 
     fn reads(&self, observed: &Observed) -> Result<Vec<Read<Observed>>, String> {

@@ -107,7 +107,11 @@ type Step = Do<Record, Note, TaskQuestion>;
 
 /// Decides one round.
 pub fn decide(policy: &Policy, config: &K8sConfig, observed: &Observed) -> ActionPlan {
-    hold::look_again(of_observed(policy, config, observed))
+    let plan = of_observed(policy, config, observed);
+    match &observed.action {
+        Seen::Present(action) => hold::look_again(action, plan),
+        Seen::Absent | Seen::Unknown(_) => plan,
+    }
 }
 
 fn of_observed(policy: &Policy, config: &K8sConfig, observed: &Observed) -> ActionPlan {
@@ -135,7 +139,10 @@ fn of_observed(policy: &Policy, config: &K8sConfig, observed: &Observed) -> Acti
     let gone = action.children.newly_gone.clone().map(Fact::Gone);
     let is_seen_again = action.undone.unread_since.is_some();
     let seen = is_seen_again.then_some(Fact::Unread(None));
-    let notes = gone.into_iter().chain(seen);
+    let waits = matches!(&action.work, Work::Remote(task) if task.unlisted.is_some());
+    let is_known = waits == action.unlisted_since.is_some();
+    let listed = (!is_known).then(|| Fact::Unlisted(waits.then_some(round.exactly)));
+    let notes = gone.into_iter().chain(seen).chain(listed);
     let notes = notes.map(|fact| round.note(fact));
     plan.actions.splice(0..0, notes);
     plan

@@ -11,8 +11,9 @@
 
 use std::{sync::Arc, time::Duration};
 
+use jiff::Timestamp;
 use longshore_api::flyte::TaskActionStatus;
-use longshore_core::{Action as Do, Asked, Next, Plan, Question as _};
+use longshore_core::{Action as Do, Asked, Next, NoAnswer, Plan, Question as _};
 use longshore_kit::Turn;
 use longshore_plugins::{ErrorKind, K8sState, Phase, PhaseInfo, STATE_VERSION, Step, TaskContext};
 
@@ -27,7 +28,7 @@ use crate::{
     catalog::{Cache, CatalogCacheStatus},
     data::Outcome,
     model::RemoteTask,
-    questions::{TaskQuestion, fingerprint},
+    questions::{DELETE, TaskQuestion, fingerprint},
 };
 
 /// How long a connector has for the end of a job whose attempt has failed.
@@ -97,6 +98,9 @@ impl Attempt for RemoteTask {
 
 /// Decides upon an attempt whose action has its finalizer.
 fn decide(round: &Round<'_>, task: &RemoteTask) -> ActionPlan {
+    if let Some(plan) = await_lists(round, task) {
+        return plan;
+    }
     if let Some(plan) = read_inputs(round, task) {
         return plan;
     }
@@ -143,6 +147,19 @@ fn record_state(round: &Round<'_>, state: &[u8]) -> super::Step {
         plugin_state: state.to_vec(),
         plugin_state_version: STATE_VERSION,
         ..round.action.status.clone()
+    })
+}
+
+/// Waits for the connectors that have to list their task types before the next step: until then it is not known which one
+/// is asked, nor that there is none. `None` where that is known.
+fn await_lists(round: &Round<'_>, task: &RemoteTask) -> Option<ActionPlan> {
+    task.unlisted.as_ref()?;
+    // A list leads to a round of the actions that are known to wait: one that came before leads to none.
+    let is_known_to_wait = round.action.unlisted_since.is_some();
+    Some(if is_known_to_wait {
+        Plan::await_change()
+    } else {
+        Plan::after(LOOK_AGAIN)
     })
 }
 
@@ -211,12 +228,20 @@ pub(super) fn end_job(round: &Round<'_>, task: &RemoteTask) -> Option<ActionPlan
 /// The same for a job of an attempt that has failed: a connector that does not answer in time, or refuses because the job
 /// is gone, does not keep the failure.
 fn try_to_end_job(round: &Round<'_>, task: &RemoteTask) -> Option<ActionPlan> {
+    let mut unanswered = round.action.unanswered.iter();
+    let first = unanswered.find(|it| it.kind == DELETE).map(|it| it.since);
+    let left = |at: Timestamp| END_TIMEOUT.saturating_sub(round.since(first.unwrap_or(at)));
     match &task.aborted {
         Asked::NotAsked | Asked::AskedByAnother => end_job(round, task),
         Asked::UnderWay { since } => {
-            let left = END_TIMEOUT.saturating_sub(round.since(*since));
+            let left = left(*since);
             (!left.is_zero()).then(|| Plan::after(left))
         }
+        Asked::Failed {
+            at,
+            why: NoAnswer::Unreachable | NoAnswer::TimedOut,
+            ..
+        } if !left(*at).is_zero() => end_job(round, task),
         Asked::Answered { .. } | Asked::Failed { .. } => None,
     }
 }
@@ -287,10 +312,8 @@ fn fail(round: &Round<'_>, task: &RemoteTask, info: PhaseInfo) -> ActionPlan {
     }
     let is_repeated =
         info.phase == Phase::RetryableFailure && round.action.attempt() < task.context.max_attempts;
-    let may_go_on = info.phase == Phase::PermanentFailure || info.cleanup_on_failure;
-    if (is_repeated || may_go_on)
-        && let Some(plan) = try_to_end_job(round, task)
-    {
+    // Whatever the failure is: where the job has ended by itself, there is nothing to be ended.
+    if let Some(plan) = try_to_end_job(round, task) {
         return plan;
     }
     if is_repeated {
@@ -325,6 +348,9 @@ fn system_failure(
     let id = task.plugin.id();
     let n = round.action.status.system_failures.saturating_add(1);
     if let Some(info) = failure::too_many(round, id, text) {
+        if let Some(plan) = try_to_end_job(round, task) {
+            return plan;
+        }
         let status = TaskActionStatus {
             system_failures: n,
             ..remembering(round, &round.action.status.plugin_state)

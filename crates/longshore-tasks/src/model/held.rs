@@ -27,6 +27,8 @@ pub struct Said {
     pub condition: Option<Condition>,
     /// When this process wrote the condition; `None` where it did not.
     pub at: Option<Timestamp>,
+    /// Whether so many actions have just said what holds them that another one has to wait.
+    pub is_crowded: bool,
 }
 
 /// What the API server does not do for an action, as far as this process knows.

@@ -1,17 +1,37 @@
 //! The interface of the clients of connectors.
 
 use async_trait::async_trait;
+use futures::{
+    StreamExt,
+    stream::{self, BoxStream},
+};
 use longshore_connect::Code;
-use longshore_plugins::{Answer, Call, Category};
+use longshore_plugins::{Addressee, Answer, Call, Category, Listed};
 
 /// A client of connectors.
 #[async_trait]
 pub trait AskConnectors: std::fmt::Debug + Send + Sync + 'static {
-    /// Keeps the list of the task types of each connector up to date, for as long as it is polled. Without that list, no
-    /// request is sent.
+    /// Keeps the list of the task types of each connector up to date, for as long as it is polled.
     async fn follow(&self) {}
 
-    /// Sends a request to the connector that takes the category of this call.
+    /// The connectors that have to list their task types before it is known which one this is for, in words; `None` where
+    /// that is known, and where no connector takes it.
+    fn awaits(&self, _: &Addressee) -> Option<String> {
+        None
+    }
+
+    /// Whether a connector takes tasks of this category by its list, or because the configuration names it for their type.
+    fn lists(&self, _: &Category) -> Listed {
+        Listed::No
+    }
+
+    /// An item each time the list of a connector has changed, from now on. What [`awaits`](Self::awaits) and
+    /// [`lists`](Self::lists) return may be another one then.
+    fn changes(&self) -> BoxStream<'static, ()> {
+        stream::pending().boxed()
+    }
+
+    /// Sends a request to the connector that this call is for. Waits until it is known which one that is.
     ///
     /// # Errors
     /// There is no such connector, it did not answer, or it refused. Whether the request took effect is not known.

@@ -7,11 +7,16 @@ use std::{
 };
 
 use async_trait::async_trait;
-use futures::future::join_all;
+use futures::{
+    StreamExt,
+    future::join_all,
+    stream::{self, BoxStream},
+};
 use longshore_connect::Code;
 use longshore_outbound::Permit;
 use longshore_plugins::{
-    Answer, Call, Category, ConnectorConfig, Connectors, Deployment, MethodPolicy, Request, Teller,
+    Addressee, Answer, Call, Category, ConnectorConfig, Connectors, Deployment, Listed,
+    MethodPolicy, Request, Route, Teller,
 };
 use longshore_proto::flyteidl2::connector::{
     Connector, DeleteTaskResponse, ListConnectorsRequest, ListConnectorsResponse,
@@ -30,8 +35,11 @@ const JOBS: &str = "flyteidl2.connector.AsyncConnectorService";
 const METADATA: &str = "flyteidl2.connector.ConnectorMetadataService";
 /// What the default connector is called.
 const DEFAULT: &str = "defaultConnector";
-/// How long a connector may take to tell what it takes, where nothing is configured: the others are waited for, too.
+/// How long a connector may take to tell what it takes, where nothing is configured.
 const LIST_TIMEOUT: Duration = Duration::from_secs(10);
+/// What is known of a list before it is requested, and while the first request is under way.
+const NOT_REQUESTED: &str = "its list is requested next";
+const REQUESTED: &str = "its list is requested, and there is no answer yet";
 
 /// The connectors of the configuration. The rate limits of `webApi` are not kept here: the kit sends no question before its
 /// rate allows it, and task types take turns (`questions::limits`).
@@ -41,8 +49,8 @@ pub struct GrpcConnectors {
     /// By endpoint.
     clients: BTreeMap<(String, Transport), GrpcClient>,
     known: Mutex<Discovered>,
-    /// Whether all were asked once what they take.
-    is_known: watch::Sender<bool>,
+    /// How often a list has changed.
+    n_changes: watch::Sender<u64>,
     /// `webApi.caching.workers` of each connector: a silent one keeps those of the others free.
     workers: BTreeMap<String, Semaphore>,
 }
@@ -52,7 +60,54 @@ pub struct GrpcConnectors {
 struct Discovered {
     /// The last list of each: one that is down for the moment is not forgotten.
     listed: BTreeMap<String, Vec<Connector>>,
+    /// What is known of the lists that have not come yet. They may have any task type.
+    unlisted: BTreeMap<String, String>,
     connectors: Connectors,
+}
+
+impl Discovered {
+    /// Nothing is requested yet.
+    fn new(config: &ConnectorConfig) -> Self {
+        let unlisted = named(config).map(|it| (it.name.to_owned(), NOT_REQUESTED.to_owned()));
+        let mut known = Self {
+            unlisted: unlisted.collect(),
+            ..Self::default()
+        };
+        known.connect(config);
+        known
+    }
+
+    /// The list of a connector has come. Returns whether it has changed.
+    fn note_list(&mut self, config: &ConnectorConfig, name: &str, list: Vec<Connector>) -> bool {
+        if self.listed.get(name) == Some(&list) {
+            return false;
+        }
+        self.unlisted.remove(name);
+        self.listed.insert(name.to_owned(), list);
+        self.connect(config);
+        true
+    }
+
+    /// Remembers what is known of the list of a connector, where none has come yet.
+    fn note_no_list(&mut self, config: &ConnectorConfig, name: &str, why: String) {
+        if let Some(known) = self.unlisted.get_mut(name) {
+            *known = why;
+            self.connect(config);
+        }
+    }
+
+    fn connect(&mut self, config: &ConnectorConfig) {
+        let mut connectors = Connectors::default();
+        for Named { name, deployment } in named(config) {
+            if let Some(listed) = self.listed.get(name) {
+                connectors.heard(name, deployment, listed);
+            }
+            if let Some(why) = self.unlisted.get(name) {
+                connectors.not_heard(name, deployment, why);
+            }
+        }
+        self.connectors = connectors;
+    }
 }
 
 /// A connector of the configuration.
@@ -93,8 +148,8 @@ impl GrpcConnectors {
         Ok(Self {
             config: config.clone(),
             clients,
-            known: Mutex::default(),
-            is_known: watch::Sender::new(false),
+            known: Mutex::new(Discovered::new(config)),
+            n_changes: watch::Sender::new(0),
             workers,
         })
     }
@@ -108,25 +163,43 @@ impl GrpcConnectors {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Asks every connector what it takes.
-    async fn refresh(&self) {
-        let asked = named(&self.config).map(|named| self.list(named));
-        let listed = join_all(asked).await.into_iter().flatten();
-        let mut known = self.known();
-        known.listed.extend(listed);
-        let mut connectors = Connectors::default();
-        for Named { name, deployment } in named(&self.config) {
-            if let Some(listed) = known.listed.get(name) {
-                connectors.heard(name, deployment, listed);
-            }
+    /// Keeps the list of one connector up to date. None waits for another one.
+    async fn follow_one(&self, connector: Named<'_>) {
+        // Zero would ask without a pause.
+        let interval = self.config.poll_interval.max(Duration::from_secs(1));
+        loop {
+            self.refresh(connector).await;
+            tokio::time::sleep(interval).await;
         }
-        known.connectors = connectors;
-        drop(known);
-        self.is_known.send_replace(true);
     }
 
-    /// What a connector takes; `None` where it does not say.
-    async fn list(&self, connector: Named<'_>) -> Option<(String, Vec<Connector>)> {
+    /// Asks a connector what it takes.
+    async fn refresh(&self, connector: Named<'_>) {
+        let (config, name) = (&self.config, connector.name);
+        let is_first = self
+            .known()
+            .unlisted
+            .get(name)
+            .is_some_and(|it| it == NOT_REQUESTED);
+        if is_first {
+            self.known()
+                .note_no_list(config, name, REQUESTED.to_owned());
+        }
+        match self.list(connector).await {
+            Ok(list) => {
+                if self.known().note_list(config, name, list) {
+                    self.n_changes.send_modify(|n| *n += 1);
+                }
+            }
+            Err(error) => {
+                let why = error.to_string();
+                self.known().note_no_list(config, name, why);
+            }
+        }
+    }
+
+    /// What a connector takes.
+    async fn list(&self, connector: Named<'_>) -> Result<Vec<Connector>, ConnectorError> {
         let Named { name, deployment } = connector;
         let mut policy = deployment.policy(METADATA, "ListConnectors");
         policy.timeout = policy.timeout.or(Some(LIST_TIMEOUT));
@@ -139,32 +212,41 @@ impl GrpcConnectors {
             &policy,
         );
         match listed.await {
-            Ok(listed) => Some((name.to_owned(), listed.connectors)),
+            Ok(listed) => Ok(listed.connectors),
+            // It has no list: the configuration says what it takes. A list that came before counts.
             Err(ConnectorError::Refused {
                 code: Code::Unimplemented,
                 ..
             }) => {
                 tracing::debug!(name, "a connector does not say what it takes");
-                None
+                let known = self.known();
+                Ok(known.listed.get(name).cloned().unwrap_or_default())
             }
             Err(error) => {
-                let error = error.to_string();
-                tracing::warn!(name, error, "a connector does not say what it takes");
-                None
+                let why = error.to_string();
+                tracing::warn!(name, error = why, "a connector does not say what it takes");
+                Err(error)
             }
         }
     }
 
-    /// The connector that takes a task, once all were asked.
-    async fn of(&self, category: &Category) -> Result<(Teller, &Deployment), ConnectorError> {
-        // The sender is ours: it does not go before the question.
-        let _ = self
-            .is_known
-            .subscribe()
-            .wait_for(|is_known| *is_known)
-            .await;
-        let found = self.known().connectors.of(category, &self.config);
-        found.map_err(ConnectorError::NoConnector)
+    fn route(&self, to: &Addressee) -> Route<'_> {
+        self.known().connectors.of(to, &self.config)
+    }
+
+    /// The connector that a request is for, once that is known.
+    async fn of(&self, to: &Addressee) -> Result<(Teller, &Deployment), ConnectorError> {
+        let mut changes = self.n_changes.subscribe();
+        loop {
+            changes.mark_unchanged();
+            match self.route(to) {
+                Route::To(teller, deployment) => return Ok((teller, deployment)),
+                Route::Nobody(why) => return Err(ConnectorError::NoConnector(why)),
+                Route::Unlisted(_) => {}
+            }
+            // The sender is ours: it does not go before the question.
+            let _ = changes.changed().await;
+        }
     }
 
     async fn job<A: Message + Default>(
@@ -216,28 +298,39 @@ impl GrpcConnectors {
 #[async_trait]
 impl AskConnectors for GrpcConnectors {
     async fn follow(&self) {
-        if self.is_empty() {
-            self.refresh().await;
-            return;
-        }
-        loop {
-            self.refresh().await;
-            // Zero would ask without a pause.
-            let interval = self.config.poll_interval.max(Duration::from_secs(1));
-            tokio::time::sleep(interval).await;
+        let followed = named(&self.config).map(|connector| self.follow_one(connector));
+        join_all(followed).await;
+    }
+
+    fn awaits(&self, to: &Addressee) -> Option<String> {
+        match self.route(to) {
+            Route::Unlisted(words) => Some(words),
+            Route::To(..) | Route::Nobody(_) => None,
         }
     }
 
+    fn lists(&self, category: &Category) -> Listed {
+        self.known().connectors.lists(category, &self.config)
+    }
+
+    fn changes(&self) -> BoxStream<'static, ()> {
+        let changes = stream::unfold(self.n_changes.subscribe(), |mut changes| async move {
+            changes.changed().await.ok()?;
+            Some(((), changes))
+        });
+        changes.boxed()
+    }
+
     async fn ask(&self, call: &Call) -> Result<Option<Answer>, ConnectorError> {
-        let (by, deployment) = self.of(&call.category).await?;
+        let (by, deployment) = self.of(&call.addressee()).await?;
         let connector = Named {
             name: &by.name,
             deployment,
         };
         match &call.request {
             Request::Create(request) => {
-                let created = self.job(connector, "CreateTask", &**request).await?;
-                Ok(Some(Answer::Created(created)))
+                let response = self.job(connector, "CreateTask", &**request).await?;
+                Ok(Some(Answer::Created { response, by }))
             }
             Request::Get(request) => {
                 let _worker = match self.workers.get(connector.name) {

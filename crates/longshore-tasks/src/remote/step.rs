@@ -48,8 +48,9 @@ pub(crate) fn assemble(
     let passes = |answer: &Answer| id.kind != CREATE && !is_last(answer);
     task.answered = answer.as_ref().is_some_and(passes).then_some(id);
     task.aborted = answers.aborted(state.bytes);
-    let is_begun = matches!(answer, Some(Answer::Created(_)));
-    if is_deleting && !is_begun {
+    let is_begun = matches!(answer, Some(Answer::Created { .. }));
+    if !is_begun && (is_deleting || task.unlisted.is_some()) {
+        // Before it is known which connector is asked, nothing but an abort is of use.
         task.abort = task.plugin.abort(&task.context, state).ok().flatten();
         return;
     }

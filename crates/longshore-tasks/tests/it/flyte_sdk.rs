@@ -72,6 +72,7 @@ fn call(request: Request) -> Call {
             task_type: TASK_TYPE.to_owned(),
             ..Category::default()
         },
+        connector: None,
         request,
     }
 }
@@ -125,7 +126,10 @@ async fn a_connector_of_the_sdk_begins_tells_of_and_ends_a_job() {
     let connectors = GrpcConnectors::new(&config, &Permit::always()).unwrap();
 
     let begun = begin(&connectors, "file:///job").await.unwrap();
-    let Some(Answer::Created(begun)) = begun else {
+    let Some(Answer::Created {
+        response: begun, ..
+    }) = begun
+    else {
         panic!("expected a job, found {begun:?}");
     };
     let get = || {

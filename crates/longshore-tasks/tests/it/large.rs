@@ -126,9 +126,12 @@ impl AskConnectors for LoudConnector {
             ..Resource::default()
         };
         Ok(match &call.request {
-            Request::Create(_) => Some(Answer::Created(CreateTaskResponse {
-                resource_meta: self.0.resource_meta.clone(),
-            })),
+            Request::Create(_) => Some(Answer::Created {
+                response: CreateTaskResponse {
+                    resource_meta: self.0.resource_meta.clone(),
+                },
+                by: Teller::default(),
+            }),
             Request::Get(_) => Some(Answer::Told {
                 response: Box::new(GetTaskResponse {
                     resource: Some(resource),

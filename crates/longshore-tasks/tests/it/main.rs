@@ -13,6 +13,7 @@ mod flyte_sdk;
 mod held;
 mod large;
 mod laws;
+mod listed;
 mod operators;
 mod plugin;
 mod real_server;

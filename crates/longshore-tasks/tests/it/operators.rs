@@ -372,9 +372,12 @@ impl Connector {
                 let job = jobs.entry(request.output_prefix.clone()).or_default();
                 job.times += 1;
                 job.n_beside = n_beside;
-                Some(Answer::Created(CreateTaskResponse {
-                    resource_meta: request.output_prefix.clone().into_bytes(),
-                }))
+                Some(Answer::Created {
+                    response: CreateTaskResponse {
+                        resource_meta: request.output_prefix.clone().into_bytes(),
+                    },
+                    by: Teller::default(),
+                })
             }
             Request::Get(request) => {
                 let job = jobs.get_mut(&request.output_prefix)?;

@@ -77,7 +77,7 @@ fn an_eviction_that_was_noted_for_a_time_ahead_is_noted_anew() {
             pod["metadata"]["annotations"] = json!({ANNOTATION_EVICTED_AT: stamp(at)});
         });
         let request = deletion(Value::Null);
-        let verdict = validate_eviction(&graceful(), &request, Seen::Present(&pod), &[], NOW);
+        let verdict = validate_eviction(&graceful(), &request, Some(&pod), &[], NOW);
         assert_eq!(verdict.begin.is_some(), expected, "{seconds}");
         assert_eq!(is_held(&graceful(), &pod, NOW), !expected, "{seconds}");
     }

@@ -46,6 +46,7 @@ impl World {
                     message: message.to_owned(),
                 }),
                 at: is_ours.then(|| ago(seconds)),
+                ..Said::default()
             };
         })
     }
@@ -72,68 +73,95 @@ fn waiting() -> World {
 #[test]
 fn a_foreign_system_that_does_not_answer_is_named_within_ten_seconds() {
     let silent = |seconds| waiting().unanswered("store_inputs", seconds, None);
+    let since = |at: &str| format!("no answer from the store of s3://b/in since 2025-12-31T{at}Z");
+    let (other, written) = ("another", "persist .0 of 0 (nothing started)");
     for (name, world, expected) in [
-        ("at first", silent(0), "read inputs; after 5s"),
-        ("soon", silent(4), "read inputs; after 1s"),
+        // Its uid says by how much later than others.
+        (
+            "at first",
+            silent(0),
+            "read inputs; after 5.528s".to_owned(),
+        ),
+        ("soon", silent(5), "read inputs; after 528ms".to_owned()),
         (
             "then",
-            silent(5),
-            "NotAnswered: the store of s3://b/in has not answered for 5 s; persist .0 of 0 (nothing started); \
-             warn NotAnswered; after 0ns",
+            silent(6),
+            format!(
+                "NotAnswered: {}; {written}; warn NotAnswered; after 0ns",
+                since("23:59:54")
+            ),
         ),
         (
-            "said",
-            silent(6).said("the store of s3://b/in has not answered for 5 s", 1, true),
-            "read inputs; after 29s",
+            "then, while others say so",
+            silent(6).with(|it| it.action.said.is_crowded = true),
+            "read inputs; after 5.528s".to_owned(),
         ),
         (
-            "said long ago",
-            silent(35).said("the store of s3://b/in has not answered for 5 s", 30, true),
-            "NotAnswered: the store of s3://b/in has not answered for 35 s; persist .0 of 0 (nothing started); \
-             after 0ns",
+            "said: it stays true",
+            silent(600).said(&since("23:50:00"), 590, true),
+            "read inputs; await".to_owned(),
+        ),
+        (
+            "something else was said",
+            silent(6).said(other, 1, true),
+            "read inputs; after 29s".to_owned(),
+        ),
+        (
+            "something else was said long ago",
+            silent(35).said(other, 30, true),
+            format!("NotAnswered: {}; {written}; after 0ns", since("23:59:25")),
         ),
         (
             "and less and less often",
-            silent(600).said(
-                "the store of s3://b/in has not answered for 400 s",
-                200,
-                true,
-            ),
-            "read inputs; after 100s",
+            silent(600).said(other, 200, true),
+            "read inputs; after 100s".to_owned(),
         ),
         (
             "said by another process",
-            silent(1).said("the store of s3://b/in has not answered for 50 s", 9, false),
-            "read inputs; after 4s",
+            silent(1).said(other, 9, false),
+            "read inputs; after 4.528s".to_owned(),
         ),
+    ] {
+        assert_eq!(said(&world), expected, "{name}");
+    }
+}
+
+#[test]
+fn a_request_that_is_refused_or_waits_for_its_turn_is_said_in_these_words() {
+    let written = "persist .0 of 0 (nothing started)";
+    for (name, world, expected) in [
         (
             "refused",
-            waiting().unanswered("store_inputs", 5, Some("AccessDenied")),
-            "Refused: AccessDenied; persist .0 of 0 (nothing started); warn Refused; after 0ns",
+            waiting().unanswered("store_inputs", 6, Some("AccessDenied")),
+            format!("Refused: AccessDenied; {written}; warn Refused; after 0ns"),
         ),
         (
             "not sent, because others are",
-            waiting().unsent("store_inputs", 5, WaitsFor::Turn),
-            "NotSent: its request to the store of s3://b/in has waited for its turn for 5 s; \
-             persist .0 of 0 (nothing started); warn NotSent; after 0ns",
+            waiting().unsent("store_inputs", 6, WaitsFor::Turn),
+            format!(
+                "NotSent: its request to the store of s3://b/in waits for its turn since 2025-12-31T23:59:54Z; \
+                 {written}; warn NotSent; after 0ns"
+            ),
         ),
         (
             "not sent, because of a rate limit",
-            waiting().unsent("store_inputs", 5, WaitsFor::Rate("webApi.writeRateLimiter")),
-            "NotSent: its request to the store of s3://b/in has waited for 5 s for webApi.writeRateLimiter; \
-             persist .0 of 0 (nothing started); warn NotSent; after 0ns",
+            waiting().unsent("store_inputs", 6, WaitsFor::Rate("webApi.writeRateLimiter")),
+            format!(
+                "NotSent: its request to the store of s3://b/in waits for webApi.writeRateLimiter since \
+                 2025-12-31T23:59:54Z; {written}; warn NotSent; after 0ns"
+            ),
         ),
         (
             "refused, as its status says",
             waiting()
                 .unanswered("store_inputs", 50, Some("AccessDenied"))
                 .said("AccessDenied", 45, true),
-            "read inputs; await",
+            "read inputs; await".to_owned(),
         ),
         (
             "an answer that nothing waits for",
             waiting().unanswered("catalog_get", 50, Some("down")),
-            "read inputs; await",
+            "read inputs; await".to_owned(),
         ),
     ] {
         assert_eq!(said(&world), expected, "{name}");
@@ -155,7 +183,7 @@ fn what_runs_is_not_held_by_its_cache_and_what_is_over_is_not_said() {
         (
             "its report is not taken",
             running().unanswered("run_service_report", 50, None),
-            "NotAnswered: the store of s3://b/in has not answered for 50 s; persist Running.0 of 1; \
+            "NotAnswered: no answer from the store of s3://b/in since 2025-12-31T23:59:10Z; persist Running.0 of 1; \
              warn NotAnswered; after 0ns",
         ),
         (
@@ -338,7 +366,7 @@ fn where_no_status_is_taken_an_event_says_it() {
             "something else, said long ago: whether a status is taken now is tried",
             silent().unwritten(refused(55, false), Some(30)),
             format!(
-                "NotAnswered: the store of s3://b/in has not answered for 60 s; {told} NotAnswered; \
+                "NotAnswered: no answer from the store of s3://b/in since 2025-12-31T23:59:00Z; {told} NotAnswered; \
                  persist .0 of 0 (nothing started); after 0ns"
             ),
         ),

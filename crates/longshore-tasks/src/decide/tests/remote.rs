@@ -2,9 +2,10 @@
 
 mod begun;
 mod limits;
+mod lists;
 mod turns;
 
-use longshore_core::{QuestionId, UnknownCause};
+use longshore_core::{Asked, NoAnswer, QuestionId, UnknownCause};
 use longshore_kit::Turn;
 use longshore_plugins::{
     Call, Config, PhaseInfo, RemotePlugin, Request, Round as PluginRound, StateError, Step,
@@ -47,6 +48,7 @@ impl RemotePlugin for Given {
 #[derive(Clone)]
 struct Remote {
     world: World,
+    unlisted: Option<&'static str>,
     step: Result<Step, StateError>,
     outcome: Seen<Outcome>,
     written: Seen<()>,
@@ -56,7 +58,7 @@ struct Remote {
     is_begun: bool,
     answered: Option<QuestionId>,
     abort: Option<Call>,
-    aborted: Seen<()>,
+    aborted: Asked<()>,
     cache: Cache,
 }
 
@@ -66,6 +68,7 @@ fn remote(phase: Phase) -> Remote {
     step.again = (!phase.is_terminal()).then_some(Duration::from_secs(30));
     Remote {
         world: action(),
+        unlisted: None,
         step: Ok(step),
         outcome: Seen::Present(Outcome::Complete),
         written: Seen::Absent,
@@ -75,7 +78,7 @@ fn remote(phase: Phase) -> Remote {
         is_begun: false,
         answered: None,
         abort: None,
-        aborted: Seen::Absent,
+        aborted: Asked::NotAsked,
         cache: Cache::None,
     }
 }
@@ -99,6 +102,7 @@ fn failing(info: PhaseInfo) -> Remote {
 fn call() -> Call {
     Call {
         category: longshore_plugins::Category::default(),
+        connector: None,
         request: Request::Get(Box::default()),
     }
 }
@@ -127,7 +131,21 @@ impl Remote {
 
     /// The connector has ended what was begun.
     fn aborted(self) -> Self {
-        self.with(|it| it.aborted = Seen::Present(()))
+        let ended = Asked::Answered {
+            at: EPOCH,
+            answer: (),
+        };
+        self.with(|it| it.aborted = ended)
+    }
+
+    /// The connector was asked to end it before so many seconds, and did not.
+    fn not_aborted(self, seconds: u64, why: NoAnswer) -> Self {
+        let failed = Asked::Failed {
+            at: EPOCH - Duration::from_secs(seconds),
+            why,
+            message: "it did not".to_owned(),
+        };
+        self.with(|it| it.aborted = failed)
     }
 
     fn cached(self, is_serializable: bool, change: impl FnOnce(&mut CacheFixture)) -> Self {
@@ -161,6 +179,7 @@ impl Remote {
                 last,
                 ..context.unwrap()
             },
+            unlisted: self.unlisted.map(str::to_owned),
             step: self.step.clone(),
             inputs: self.inputs.as_ref().map(|it| world::asked(it, EPOCH)),
             outcome: world::asked(&self.outcome, EPOCH),
@@ -171,7 +190,7 @@ impl Remote {
             is_begun: self.is_begun,
             answered: self.answered.clone(),
             abort: self.abort.clone(),
-            aborted: world::asked(&self.aborted, EPOCH),
+            aborted: self.aborted.clone(),
             cache: self.cache.clone(),
         }));
         Observed {
@@ -327,10 +346,10 @@ fn a_failure_costs_an_attempt_unless_it_is_the_systems() {
         ),
         (
             "another attempt, after a job that its connector knows no more",
-            failing(user("Error")).begun().with(|it| {
-                it.world.max_attempts = 2;
-                it.aborted = Seen::unknown(UnknownCause::Unreachable, "no such job");
-            }),
+            failing(user("Error"))
+                .begun()
+                .not_aborted(0, NoAnswer::Refused)
+                .with(|it| it.world.max_attempts = 2),
             "report QUEUED.0 of 2; persist Queued.0 of 2 (nothing started); after 0ns",
         ),
         (

@@ -39,12 +39,12 @@ fn the_status_is_written_once_the_run_service_has_acknowledged() {
     for (reported, expected) in [
         (
             Asked::NotAsked,
-            "create r-a-0 as u/1/0; report QUEUED.0 of 1; after 5s",
+            "create r-a-0 as u/1/0; report QUEUED.0 of 1; after 5.528s",
         ),
         (Asked::UnderWay { since: EPOCH }, "after 10s"),
         (
             failed,
-            "create r-a-0 as u/1/0; warn ActionEventPublishFailed; report QUEUED.0 of 1; after 5s",
+            "create r-a-0 as u/1/0; warn ActionEventPublishFailed; report QUEUED.0 of 1; after 5.528s",
         ),
         (
             acknowledged(told(&new)),
@@ -76,7 +76,7 @@ fn what_was_acknowledged_is_written_as_it_was_told_whatever_has_changed_since() 
         ),
         (
             new.clone().with(|it| it.action.status.system_failures = 1),
-            "create r-a-0 as u/1/1; report QUEUED.0+1 of 1; after 5s",
+            "create r-a-0 as u/1/1; report QUEUED.0+1 of 1; after 5.528s",
         ),
     ] {
         let plan = decided(&meanwhile, reported());
@@ -99,7 +99,7 @@ fn an_action_goes_after_its_last_event_was_acknowledged() {
         (
             going.clone(),
             Asked::NotAsked,
-            "report ABORTED.0 of 1; after 5s",
+            "report ABORTED.0 of 1; after 5.528s",
         ),
         (going.clone(), under_way(), "await"),
         (runs(), under_way(), "delete r-a-0; after 10s"),

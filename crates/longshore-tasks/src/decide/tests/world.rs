@@ -315,7 +315,26 @@ pub(in crate::decide) fn words(plan: &ActionPlan) -> String {
     words.join("; ")
 }
 
-#[expect(clippy::too_many_lines, reason = "one line for each action")]
+/// What a plan has the process remember.
+fn noted(fact: &Fact) -> String {
+    match fact {
+        Fact::NextLaunch(launch, at) => {
+            format!(
+                "launch {launch} after {}s",
+                at.as_second() - EPOCH.as_second()
+            )
+        }
+        Fact::Unread(Some(_)) => "note that it is not seen".to_owned(),
+        Fact::Unread(None) => "note that it is seen".to_owned(),
+        Fact::Told(_) => "note that it is told".to_owned(),
+        Fact::Unlisted(Some(_)) => "note that it waits for a list".to_owned(),
+        Fact::Unlisted(None) => "note that it waits for no list".to_owned(),
+        fact @ (Fact::Pending(_) | Fact::Head(_) | Fact::Slot(_) | Fact::Gone(_)) => {
+            format!("note {fact:?}")
+        }
+    }
+}
+
 pub(in crate::decide) fn step(step: &Step) -> String {
     match step {
         Do::Persist(record) => {
@@ -348,20 +367,7 @@ pub(in crate::decide) fn step(step: &Step) -> String {
         }
         Do::Patch(patch) => patched(patch),
         Do::Delete(delete) => format!("delete {}", delete.target.name),
-        Do::Call(note) => match &note.fact {
-            Fact::NextLaunch(launch, at) => {
-                format!(
-                    "launch {launch} after {}s",
-                    at.as_second() - EPOCH.as_second()
-                )
-            }
-            Fact::Unread(Some(_)) => "note that it is not seen".to_owned(),
-            Fact::Unread(None) => "note that it is seen".to_owned(),
-            Fact::Told(_) => "note that it is told".to_owned(),
-            fact @ (Fact::Pending(_) | Fact::Head(_) | Fact::Slot(_) | Fact::Gone(_)) => {
-                format!("note {fact:?}")
-            }
-        },
+        Do::Call(note) => noted(&note.fact),
         Do::Announce(announcement) => format!("warn {}", announcement.reason),
         Do::Used(id) => format!("use {}", id.kind),
         Do::Ask(question) => match question {

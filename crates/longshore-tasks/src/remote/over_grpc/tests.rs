@@ -1,6 +1,13 @@
-use std::sync::Arc;
+use std::{
+    future::ready,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+};
 
 use bytes::Bytes;
+use futures::FutureExt;
 use longshore_proto::{
     flyteidl2::connector::{
         CreateTaskRequest, CreateTaskResponse, DeleteTaskRequest, GetTaskRequest, GetTaskResponse,
@@ -66,7 +73,7 @@ impl Fake {
 async fn serve() -> (Arc<Fake>, String) {
     let fake = Arc::new(Fake::default());
     let served = Arc::clone(&fake);
-    let endpoint = server::serve(move |path, body| std::future::ready(served.answer(&path, &body)));
+    let endpoint = server::serve(move |path, body| ready(served.answer(&path, &body)));
     (fake, endpoint.await)
 }
 
@@ -84,6 +91,7 @@ fn about(task_type: &str, request: Request) -> Call {
             version: 1,
             ..Category::default()
         },
+        connector: None,
         request,
     }
 }
@@ -126,10 +134,11 @@ async fn a_job_is_begun_told_of_and_ended() {
     let section = json!({"connectors": {"c": {"endpoint": endpoint, "insecure": true}}});
     let connectors = GrpcConnectors::new(&config(section), &Permit::always()).unwrap();
     let created = ask(&connectors, &create("t", "s3://b/o")).await.unwrap();
-    let Some(Answer::Created(created)) = created else {
+    let Some(Answer::Created { response, by }) = created else {
         panic!("expected that it was created, found {created:?}");
     };
-    assert_eq!(created.resource_meta, b"s3://b/o");
+    assert_eq!(response.resource_meta, b"s3://b/o");
+    assert_eq!(by.name, "c");
     let told = ask(&connectors, &get("s3://b/o")).await.unwrap();
     let Some(Answer::Told { response, by }) = told else {
         panic!("expected that it was told of, found {told:?}");
@@ -168,25 +177,77 @@ async fn what_nobody_takes_goes_to_the_default_connector_if_there_is_one() {
 }
 
 #[tokio::test]
-async fn a_connector_that_is_down_keeps_nobody_from_asking_others_and_is_not_forgotten() {
+async fn a_silent_connector_delays_no_task_of_another_one() {
     let (_, endpoint) = serve().await;
     let nobody = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let silent = nobody.local_addr().unwrap().to_string();
     let section = json!({"connectors": {
         "c": {"endpoint": endpoint, "insecure": true},
-        "silent": {"endpoint": silent, "insecure": true, "timeouts": {"ListConnectors": "50ms"}},
+        "silent": {"endpoint": silent, "insecure": true, "timeouts": {"ListConnectors": "1h"}},
     }});
     let connectors = GrpcConnectors::new(&config(section), &Permit::always()).unwrap();
-    ask(&connectors, &create("t", "o")).await.unwrap();
-    // It told once.
-    let listed = connectors.known().listed.remove("c").unwrap();
-    connectors
-        .known()
-        .listed
-        .insert("silent".to_owned(), listed);
-    connectors.refresh().await;
-    let known = connectors.known();
-    assert_eq!(known.listed.len(), 2);
+    let (known, unknown) = (create("t", "o"), create("other", "o"));
+    let waits = connectors.awaits(&known.addressee()).unwrap();
+    assert_eq!(waits.matches(NOT_REQUESTED).count(), 2, "{waits}");
+    ask(&connectors, &known).await.unwrap();
+    assert_eq!(connectors.awaits(&known.addressee()), None);
+    assert_eq!(connectors.lists(&known.category), Listed::Yes);
+    let waits = connectors.awaits(&unknown.addressee()).unwrap();
+    let expected = "connector silent may take it, and has not listed its task types yet: its list is requested, and there \
+                    is no answer yet";
+    assert_eq!(waits, expected);
+    assert_eq!(connectors.lists(&unknown.category), Listed::Unknown(waits));
+    tokio::select! {
+        biased;
+        told = ask(&connectors, &unknown) => panic!("no connector is known to take it: {told:?}"),
+        told = ask(&connectors, &known) => assert!(told.is_ok(), "{told:?}"),
+    }
+}
+
+#[tokio::test]
+async fn the_last_list_of_a_connector_counts_and_until_then_its_jobs_are_asked_about() {
+    let (fake, is_starting) = (Arc::new(Fake::default()), Arc::new(AtomicBool::new(true)));
+    let (served, starting) = (Arc::clone(&fake), Arc::clone(&is_starting));
+    let endpoint = server::serve(move |path: String, body| {
+        let is_refused = path.ends_with("ListConnectors") && starting.load(Ordering::Relaxed);
+        ready(if is_refused {
+            Answered::Status(14, "starting")
+        } else {
+            served.answer(&path, &body)
+        })
+    });
+    let section = json!({"connectors": {"c": {"endpoint": endpoint.await, "insecure": true}}});
+    let connectors = GrpcConnectors::new(&config(section), &Permit::always()).unwrap();
+    let named = Named {
+        name: "c",
+        deployment: &connectors.config.connectors["c"],
+    };
+    let mut changes = connectors.changes();
+    connectors.refresh(named).await;
+    let new = create("t", "o").addressee();
+    let expected = "connector c may take it, and has not listed its task types yet: ListConnectors of connector c \
+                    failed with gRPC status unavailable: starting";
+    assert_eq!(connectors.awaits(&new).as_deref(), Some(expected));
+    assert_eq!(changes.next().now_or_never(), None);
+    let on_record = Call {
+        connector: Some("c".to_owned()),
+        ..get("o")
+    };
+    for call in [get("o"), on_record, delete("o")] {
+        assert_eq!(connectors.awaits(&call.addressee()), None);
+        let _ = connectors.ask(&call).await;
+    }
+    assert_eq!(
+        (fake.n_asked("GetTask"), fake.n_asked("DeleteTask")),
+        (2, 1)
+    );
+    for is_refused in [false, true] {
+        is_starting.store(is_refused, Ordering::Relaxed);
+        connectors.refresh(named).await;
+        assert_eq!(connectors.awaits(&new), None);
+        let expected = (!is_refused).then_some(Some(()));
+        assert_eq!(changes.next().now_or_never(), expected, "{is_refused}");
+    }
 }
 
 #[tokio::test]

@@ -42,7 +42,7 @@ webhook.namespaces[].domain Ours: domain whose secrets these pods may name.
 namespace_mapping.template Namespace of a project in its domain.
 tasks.task-plugins.default-for-task-types The plugin of a task type, by task type.
 plugins.catalogCache.maxCacheAge Cached outputs that are older are not used; `0s`: any age.
-plugins.connector-service.supportedTaskTypes Task types that connectors run, beside those that the connectors name themselves.
+plugins.connector-service.supportedTaskTypes Task types that connectors run, beside those that connectors list themselves and no other plugin takes. Types that only a list names wait until each connector has listed its types.
 plugins.connector-service.defaultConnector.endpoint Address of the connector as `host:port` or `dns:///host:port`. Without it, there is none.
 plugins.connector-service.defaultConnector.insecure Whether the connection has no TLS.
 plugins.connector-service.defaultConnector.timeouts Time limit of an operation, by its name, for example `CreateTask`.

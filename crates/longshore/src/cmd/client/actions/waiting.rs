@@ -253,7 +253,7 @@ mod tests {
 
     #[test]
     fn whoever_holds_an_action_is_named_whatever_else_it_waits_for() {
-        let said = "the store of s3://b/in has not answered for 5 s";
+        let said = "no answer from the store of s3://b/in since 2026-11-22T00:00:05Z";
         let held = json!({"type": "Waiting", "status": "True", "message": said});
         for mut object in [
             queued(),
