@@ -22,12 +22,12 @@ use crate::{
 
 /// The limits of questions about logs, where one node returns at most `concurrency` logs at a time.
 ///
-/// A cluster of one node has all of its logs copied with that limit, and a node that returns none leaves three quarters of
+/// A cluster of one node has all of its logs copied with that limit, and a node that returns none leaves four fifths of
 /// the places to the others. The time limit is the last resort: a copy that does not go on fails earlier by itself.
 pub(crate) fn limits(concurrency: usize) -> AskLimits {
     let per_node = concurrency.max(1);
     let each = KindLimits {
-        in_flight: 4 * per_node,
+        in_flight: 5 * per_node,
         in_flight_per_host: per_node,
         timeout: COPY_LIMIT,
         ..KindLimits::default()

@@ -9,12 +9,12 @@ use std::{
 
 use tokio::time::Instant;
 
-use super::{AskLimits, rate::Rate};
+use super::{AskLimits, KindLimits, rate::Rate};
 
 /// Questions that wait, and how many are in flight.
 ///
-/// A host that is at its limit keeps no place among those that take turns, so that choosing the next question takes no
-/// longer with 10,000 questions to a silent host than with none.
+/// Choosing the next question takes no longer with 10,000 questions to a silent host than with none: the hosts of a kind
+/// stand in one line for each number of questions that they have in flight, and there are few such numbers.
 #[derive(Debug)]
 pub(super) struct FairQueue<K> {
     limits: AskLimits,
@@ -30,8 +30,8 @@ pub(super) struct FairQueue<K> {
 #[derive(Debug)]
 struct Lane<K> {
     hosts: HashMap<String, Host<K>>,
-    /// Hosts with questions that may be sent.
-    ready: Turns<String>,
+    /// Hosts with questions that wait.
+    lines: Lines,
     n_in_flight: usize,
     n_waiting: usize,
 }
@@ -42,6 +42,15 @@ struct Host<K> {
     keys: HashMap<K, VecDeque<u64>>,
     turns: Turns<K>,
     n_in_flight: usize,
+    /// Its place in a line, while a question waits.
+    place: Option<u64>,
+}
+
+/// Hosts in the order of their arrival: one line for each number of questions that a host has in flight.
+#[derive(Debug, Default)]
+struct Lines {
+    by_load: BTreeMap<usize, BTreeMap<u64, String>>,
+    n_arrivals: u64,
 }
 
 /// Members that take turns, in the order of their arrival.
@@ -75,13 +84,12 @@ impl<K: Clone + Eq + Hash> FairQueue<K> {
 
     /// A question waits. `ticket` is its own.
     pub(super) fn push(&mut self, share: &Share, key: &K, ticket: u64) {
-        let most = self.limits.of(share.kind).in_flight_per_host;
         let lane = self.kinds.entry(share.kind).or_default();
         let host = lane.hosts.entry(share.host.clone()).or_default();
         host.keys.entry(key.clone()).or_default().push_back(ticket);
         host.turns.arrive(key);
-        if host.n_in_flight < most {
-            lane.ready.arrive(&share.host);
+        if host.place.is_none() {
+            host.place = Some(lane.lines.arrive(&share.host, host.n_in_flight));
         }
         lane.n_waiting += 1;
         self.n_waiting += 1;
@@ -127,7 +135,7 @@ impl<K: Clone + Eq + Hash> FairQueue<K> {
         };
         let limits = self.limits.of(kind);
         let lane = self.kinds.get_mut(kind)?;
-        let (host, key, ticket) = lane.pop(limits.in_flight_per_host)?;
+        let (host, key, ticket) = lane.pop(limits)?;
         if let Some(rate) = limits.rate.and_then(|name| self.rates.get_mut(name)) {
             rate.take(kind, now);
         }
@@ -149,8 +157,10 @@ impl<K: Clone + Eq + Hash> FairQueue<K> {
         let (name, rate) = self.rate(share.kind)?;
         let is_ready = self.has_next(share.kind) && {
             let lane = self.kinds.get(share.kind)?;
-            let most = self.limits.of(share.kind).in_flight_per_host;
-            lane.hosts.get(&share.host)?.n_in_flight < most
+            let load = lane.hosts.get(&share.host)?.n_in_flight;
+            self.limits
+                .of(share.kind)
+                .have_place(load, lane.n_in_flight)
         };
         (is_ready && !rate.is_open(now)).then_some(name)
     }
@@ -170,7 +180,9 @@ impl<K: Clone + Eq + Hash> FairQueue<K> {
     /// Whether a question of this kind may be sent, its rate aside.
     fn has_next(&self, kind: &str) -> bool {
         let is_free = |lane: &Lane<K>| {
-            lane.n_in_flight < self.limits.of(kind).in_flight && !lane.ready.order.is_empty()
+            let least = lane.lines.by_load.keys().next();
+            let limits = self.limits.of(kind);
+            least.is_some_and(|load| limits.have_place(*load, lane.n_in_flight))
         };
         self.n_in_flight < self.limits.in_flight && self.kinds.get(kind).is_some_and(is_free)
     }
@@ -183,18 +195,18 @@ impl<K: Clone + Eq + Hash> FairQueue<K> {
 
     /// A question is in flight no more.
     pub(super) fn ended(&mut self, share: &Share) {
-        let most = self.limits.of(share.kind).in_flight_per_host;
         let Some(lane) = self.kinds.get_mut(share.kind) else {
             return;
         };
         let Some(host) = lane.hosts.get_mut(&share.host) else {
             return;
         };
+        let load = host.n_in_flight;
         host.n_in_flight -= 1;
         lane.n_in_flight -= 1;
         self.n_in_flight -= 1;
-        if !host.keys.is_empty() && host.n_in_flight < most {
-            lane.ready.arrive(&share.host);
+        if let Some(place) = host.place {
+            lane.lines.step_down(place, load);
         }
         lane.tidy(&share.host);
     }
@@ -216,15 +228,18 @@ impl<K: Clone + Eq + Hash> FairQueue<K> {
 
     #[cfg(test)]
     fn is_empty(&self) -> bool {
-        let is_idle = |lane: &Lane<K>| lane.hosts.is_empty() && lane.ready.order.is_empty();
+        let is_idle = |lane: &Lane<K>| lane.hosts.is_empty() && lane.lines.by_load.is_empty();
         self.n_waiting == 0 && self.n_in_flight == 0 && self.kinds.values().all(is_idle)
     }
 }
 
 impl<K: Clone + Eq + Hash> Lane<K> {
-    fn pop(&mut self, most: usize) -> Option<(String, K, u64)> {
-        let name = self.ready.next()?;
+    fn pop(&mut self, limits: KindLimits) -> Option<(String, K, u64)> {
+        let n_in_flight = self.n_in_flight;
+        let has_place = |load| limits.have_place(load, n_in_flight);
+        let name = self.lines.next(has_place)?;
         let host = self.hosts.get_mut(&name)?;
+        host.place = None;
         let key = host.turns.next()?;
         let tickets = host.keys.get_mut(&key)?;
         let ticket = tickets.pop_front()?;
@@ -234,8 +249,8 @@ impl<K: Clone + Eq + Hash> Lane<K> {
             host.turns.arrive(&key);
         }
         host.n_in_flight += 1;
-        if !host.keys.is_empty() && host.n_in_flight < most {
-            self.ready.arrive(&name);
+        if !host.keys.is_empty() {
+            host.place = Some(self.lines.arrive(&name, host.n_in_flight));
         }
         self.n_in_flight += 1;
         self.n_waiting -= 1;
@@ -244,15 +259,55 @@ impl<K: Clone + Eq + Hash> Lane<K> {
 
     /// Forgets a host of which nothing waits or is in flight.
     fn tidy(&mut self, name: &String) {
-        let Some(host) = self.hosts.get(name) else {
+        let Some(host) = self.hosts.get_mut(name) else {
             return;
         };
         if host.keys.is_empty() {
-            self.ready.leave(name);
+            if let Some(place) = host.place.take() {
+                self.lines.leave(place, host.n_in_flight);
+            }
             if host.n_in_flight == 0 {
                 self.hosts.remove(name);
             }
         }
+    }
+}
+
+impl Lines {
+    /// Takes a place at the end of the line of the hosts with so many questions in flight.
+    fn arrive(&mut self, host: &str, load: usize) -> u64 {
+        self.n_arrivals += 1;
+        self.stand(self.n_arrivals, load, host.to_owned());
+        self.n_arrivals
+    }
+
+    /// Takes out whose turn it is, of the hosts that may have one more in flight.
+    fn next(&mut self, has_place: impl Fn(usize) -> bool) -> Option<String> {
+        let lines = self.by_load.iter();
+        let lines = lines.take_while(|(load, _)| has_place(**load));
+        let firsts = lines.filter_map(|(load, line)| Some((*line.first_key_value()?.0, *load)));
+        let (place, load) = firsts.min()?;
+        self.leave(place, load)
+    }
+
+    /// A host that waits has one fewer in flight. It keeps its turn.
+    fn step_down(&mut self, place: u64, load: usize) {
+        if let Some(host) = self.leave(place, load) {
+            self.stand(place, load.saturating_sub(1), host);
+        }
+    }
+
+    fn stand(&mut self, place: u64, load: usize, host: String) {
+        self.by_load.entry(load).or_default().insert(place, host);
+    }
+
+    fn leave(&mut self, place: u64, load: usize) -> Option<String> {
+        let line = self.by_load.get_mut(&load)?;
+        let host = line.remove(&place);
+        if line.is_empty() {
+            self.by_load.remove(&load);
+        }
+        host
     }
 }
 
@@ -284,7 +339,7 @@ impl<K> Default for Lane<K> {
     fn default() -> Self {
         Self {
             hosts: HashMap::new(),
-            ready: Turns::default(),
+            lines: Lines::default(),
             n_in_flight: 0,
             n_waiting: 0,
         }
@@ -297,6 +352,7 @@ impl<K> Default for Host<K> {
             keys: HashMap::new(),
             turns: Turns::default(),
             n_in_flight: 0,
+            place: None,
         }
     }
 }
@@ -312,180 +368,4 @@ impl<T> Default for Turns<T> {
 }
 
 #[cfg(test)]
-mod tests {
-    use std::time::Duration;
-
-    use super::*;
-    use crate::ask::{KindLimits, RateLimit};
-
-    fn limits(all: usize, kind: usize, host: usize) -> AskLimits {
-        let each = KindLimits {
-            in_flight: kind,
-            in_flight_per_host: host,
-            ..KindLimits::default()
-        };
-        AskLimits {
-            in_flight: all,
-            each,
-            ..AskLimits::default()
-        }
-    }
-
-    fn share(kind: &'static str, host: &str) -> Share {
-        let host = host.to_owned();
-        Share { kind, host }
-    }
-
-    fn all<K: Clone + Eq + Hash>(queue: &mut FairQueue<K>) -> Vec<(Share, K, u64)> {
-        all_at(queue, Instant::now())
-    }
-
-    fn all_at<K: Clone + Eq + Hash>(
-        queue: &mut FairQueue<K>,
-        now: Instant,
-    ) -> Vec<(Share, K, u64)> {
-        std::iter::from_fn(|| queue.pop(now)).collect()
-    }
-
-    #[test]
-    fn kinds_hosts_and_keys_take_turns() {
-        let mut queue = FairQueue::new(limits(100, 100, 100));
-        for ticket in 0..3 {
-            queue.push(&share("get", "a"), &"greedy", ticket);
-        }
-        queue.push(&share("get", "a"), &"modest", 3);
-        queue.push(&share("get", "b"), &"modest", 4);
-        queue.push(&share("put", "a"), &"modest", 5);
-        let order: Vec<u64> = all(&mut queue).iter().map(|(.., ticket)| *ticket).collect();
-        assert_eq!(order, [0, 5, 4, 3, 1, 2]);
-    }
-
-    #[test]
-    fn each_limit_holds_and_the_others_go_on() {
-        let mut queue = FairQueue::new(limits(5, 4, 2));
-        for ticket in 0..10 {
-            queue.push(&share("get", "a"), &ticket, ticket);
-        }
-        let of_a = all(&mut queue);
-        assert_eq!(of_a.len(), 2, "of one host");
-        for ticket in 10..20 {
-            queue.push(&share("get", "b"), &ticket, ticket);
-            queue.push(&share("get", "c"), &ticket, ticket + 10);
-        }
-        assert_eq!(all(&mut queue).len(), 2, "of one kind");
-        queue.push(&share("put", "d"), &30, 30);
-        queue.push(&share("put", "d"), &31, 31);
-        let put = all(&mut queue);
-        assert_eq!(put.len(), 1, "of all");
-        // The last one was a `put`, so that the place that gets free is for a `get`, and the next one for a `put`.
-        queue.ended(&of_a[0].0);
-        let get = all(&mut queue);
-        assert_eq!(get.len(), 1, "of all");
-        assert_eq!(get[0].0.kind, "get");
-        queue.ended(&get[0].0);
-        assert_eq!(all(&mut queue)[0].0, share("put", "d"));
-    }
-
-    #[test]
-    fn what_ends_or_is_removed_leaves_nothing_behind() {
-        let mut queue = FairQueue::new(limits(10, 10, 1));
-        for ticket in 0..4 {
-            queue.push(&share("get", "a"), &(ticket % 2), ticket);
-        }
-        let now = Instant::now();
-        let (in_flight, ..) = queue.pop(now).unwrap();
-        queue.remove(&share("get", "a"), &1, 1);
-        queue.remove(&share("get", "a"), &1, 3);
-        queue.remove(&share("get", "a"), &1, 3);
-        queue.remove(&share("get", "elsewhere"), &1, 3);
-        queue.ended(&in_flight);
-        let (in_flight, key, ticket) = queue.pop(now).unwrap();
-        assert_eq!((key, ticket), (0, 2));
-        queue.ended(&in_flight);
-        assert!(queue.is_empty());
-        assert_eq!(queue.counts().collect::<Vec<_>>(), [("get", 0, 0)]);
-    }
-
-    /// Kinds `begin` and `end` share a rate of ten a second, one at once; `get` has none.
-    fn rated() -> AskLimits {
-        let limit = RateLimit {
-            per_second: 10,
-            burst: 1,
-        };
-        let of_rate = KindLimits {
-            rate: Some("writes"),
-            ..limits(100, 100, 50).each
-        };
-        let limits = limits(100, 100, 50).rate("writes", limit);
-        limits.kind("begin", of_rate).kind("end", of_rate)
-    }
-
-    #[test]
-    fn the_kinds_of_a_rate_and_their_hosts_take_turns_within_it() {
-        let mut queue = FairQueue::new(rated());
-        let mut tickets = 0..;
-        let mut push = |queue: &mut FairQueue<u64>, kind: &'static str, host: &str, n: usize| {
-            for ticket in tickets.by_ref().take(n) {
-                queue.push(&share(kind, host), &ticket, ticket);
-            }
-        };
-        push(&mut queue, "end", "broken", 40);
-        push(&mut queue, "begin", "broken", 40);
-        push(&mut queue, "begin", "well", 1);
-        push(&mut queue, "get", "broken", 1);
-        let began = Instant::now();
-        let mut sent = Vec::new();
-        for tenth in 0..6 {
-            // What other kinds send in between changes nothing about whose turn it is.
-            push(&mut queue, "get", "well", 1);
-            let now = began + Duration::from_millis(100 * tenth);
-            let popped = all_at(&mut queue, now).into_iter();
-            let popped = popped.filter(|(share, ..)| share.kind != "get");
-            let popped: Vec<_> = popped
-                .map(|(share, ..)| format!("{} {}", share.kind, share.host))
-                .collect();
-            assert_eq!(popped.len(), 1, "ten a second");
-            sent.extend(popped);
-            assert_eq!(queue.next_due(), Some(now + Duration::from_millis(100)));
-        }
-        let expected = [
-            "begin broken",
-            "end broken",
-            "begin well",
-            "end broken",
-            "begin broken",
-            "end broken",
-        ];
-        assert_eq!(sent, expected);
-    }
-
-    #[test]
-    fn what_waits_for_a_rate_only_is_told_from_what_waits_for_those_in_flight() {
-        let mut queue = FairQueue::new(rated());
-        let now = Instant::now();
-        assert_eq!(queue.next_due(), None);
-        for ticket in 0..60 {
-            queue.push(&share("end", "a"), &ticket, ticket);
-        }
-        assert_eq!(
-            queue.holding_rate(&share("end", "a"), now),
-            None,
-            "its turn"
-        );
-        all_at(&mut queue, now);
-        let holding = queue.holding_rate(&share("end", "a"), now);
-        assert_eq!(holding, Some("writes"));
-        let later = now + Duration::from_secs(60);
-        for _ in 1..50 {
-            let now = queue.next_due().unwrap();
-            assert_eq!(all_at(&mut queue, now).len(), 1);
-        }
-        assert_eq!(queue.next_due(), None, "fifty are in flight to the host");
-        let holding = queue.holding_rate(&share("end", "a"), now);
-        assert_eq!(holding, None, "fifty are in flight to the host");
-        assert_eq!(all_at(&mut queue, later).len(), 0);
-        let unrated = share("get", "a");
-        queue.push(&unrated, &0, 100);
-        assert_eq!(queue.holding_rate(&unrated, now), None);
-    }
-}
+mod tests;

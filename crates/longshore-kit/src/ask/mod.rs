@@ -14,9 +14,10 @@
 //!
 //! A foreign system that never answers costs its own questions a [`Failed`](longshore_core::Asked::Failed) after their
 //! time limit, and holds its own share of the limits. Kinds, hosts and keys take turns, so that its other questions
-//! wait behind each other and no other system's wait behind them. The same holds for the rates that kinds may share: a
-//! question waits for its rate here, before it is sent. At shutdown the questions in flight are aborted, but for those
-//! that are recorded first: the answers that come within 2 s still lead to rounds.
+//! wait behind each other and no other system's wait behind them. However many hosts never answer, each further one has
+//! a share of what is left only, so that a host without a question in flight finds a place. The same holds for the rates
+//! that kinds may share: a question waits for its rate here, before it is sent. At shutdown the questions in flight are
+//! aborted, but for those that are recorded first: the answers that come within 2 s still lead to rounds.
 
 mod answers;
 mod asks;
@@ -45,6 +46,9 @@ const NOT_AT_ONCE: Backoff = Backoff {
     max: Duration::from_secs(5),
 };
 
+/// A host may have one more question in flight while this many times what it has is less than the places that are free.
+const SHARE: usize = 4;
+
 /// How many questions of a controller may be in flight, and how long each may take.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AskLimits {
@@ -63,7 +67,9 @@ pub struct AskLimits {
 pub struct KindLimits {
     /// How many may be in flight; default 128.
     pub in_flight: usize,
-    /// How many of them to one host; default 16.
+    /// How many of them to one host; default 16. A host has no more than a quarter of the places that are free, or one:
+    /// each further host that never answers takes a share of the rest. Where this is `in_flight`, the kind has one host,
+    /// which may have all of them.
     pub in_flight_per_host: usize,
     /// Time from the sending to the end of the answer; default 10 s.
     pub timeout: Duration,
@@ -96,6 +102,20 @@ impl Default for KindLimits {
             backoff: NOT_AT_ONCE,
             rate: None,
         }
+    }
+}
+
+impl KindLimits {
+    /// Whether a host with so many questions in flight may have one more, where the kind has so many. If it may, so may
+    /// any host with fewer.
+    fn have_place(&self, of_host: usize, of_kind: usize) -> bool {
+        let n_free = self.in_flight.saturating_sub(of_kind);
+        let has_share = if self.in_flight_per_host < self.in_flight {
+            of_host.saturating_mul(SHARE) < n_free
+        } else {
+            n_free > 0
+        };
+        has_share && of_host < self.in_flight_per_host
     }
 }
 
