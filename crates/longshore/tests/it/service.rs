@@ -15,6 +15,7 @@ use tokio_util::sync::CancellationToken;
 use crate::{longshore, outcome};
 
 #[path = "../../../longshore-console/tests/it/fake.rs"]
+#[expect(dead_code, reason = "logs that grow are for the tests of the console")]
 mod fake;
 use fake::Fake;
 

@@ -325,8 +325,7 @@ async fn a_lease_of_a_tenant_misleads_no_uninstall() {
     assert_eq!(report["namespace"], cluster.namespace.as_str(), "{report}");
     let right = format!("--role podops -n {}", cluster.namespace);
     for flag in ["--dry-run", "--yes"] {
-        let (code, _, stderr) =
-            uninstall_in(&cluster, &tenant.namespace, "podops", &[flag]).await;
+        let (code, _, stderr) = uninstall_in(&cluster, &tenant.namespace, "podops", &[flag]).await;
         assert_eq!(code, 3, "{flag}: {stderr}");
         let says = stderr.contains("LS1108") && stderr.contains(&right);
         assert!(says, "{flag}: {stderr}");
