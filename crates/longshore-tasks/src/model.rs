@@ -185,6 +185,8 @@ pub struct RemoteTask {
     pub aborted: Asked<()>,
     /// What is known of its cache.
     pub cache: Cache,
+    /// The host of its questions to its connector ([`AskConnectors::host`](crate::remote::AskConnectors::host)).
+    pub connector: String,
 }
 
 /// A change of an attempt, and when it was observed.
@@ -445,6 +447,7 @@ impl RemoteTask {
             abort: None,
             aborted: Asked::NotAsked,
             cache: Cache::None,
+            connector: String::new(),
         }
     }
 }

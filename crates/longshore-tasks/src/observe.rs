@@ -24,6 +24,7 @@ use longshore_proto::flyteidl2::core::TaskTemplate;
 use prost::Message;
 use serde_json::Value;
 
+use self::choose::Chosen;
 use crate::{
     catalog::Cache as CacheState,
     data::TaskData,
@@ -267,13 +268,18 @@ impl Observer {
         let context = TaskContext::of(&action.object, spec, template, attempt, &self.config);
         let mut context = context.map_err(|error| Invalid::spec(error.message))?;
         self.admit(&key.namespace, &context)?;
-        let (runner, unlisted) = self.chosen(runner, &context, action);
+        let Chosen {
+            runner,
+            unlisted,
+            host,
+        } = self.chosen(runner, &context, action);
         self.supports_inputs(&runner, &context)?;
         let plugin = match runner {
             Runner::Resource(plugin) => plugin,
             Runner::Remote(plugin) => {
                 let task = RemoteTask {
                     unlisted,
+                    connector: host,
                     ..RemoteTask::new(plugin, context)
                 };
                 return Ok(Work::Remote(Box::new(task)));

@@ -62,15 +62,15 @@ const STORE_TIMEOUT: Duration = Duration::from_secs(60);
 const CATALOG_TIMEOUT: Duration = Duration::from_secs(70);
 /// The same for what a task waits for that could run without its cache: a look-up, and the read of cached outputs.
 const LOOK_UP_TIMEOUT: Duration = Duration::from_secs(25);
-/// A connector's client has time limits of its own, by configuration, and lets requests wait for a worker: what was not
-/// sent must not look as if it had failed.
+/// A connector's client has time limits of its own, by configuration, which may be long. For CreateTask it has none by
+/// default: a job that begins late would run beside the one of the next CreateTask.
 const CONNECTOR_TIMEOUT: Duration = Duration::from_hours(1);
 /// Longer than a batch of events takes, with the one before it: its own error says more than a time limit of ours.
 const REPORT_TIMEOUT: Duration = Duration::from_secs(70);
 /// How many reports wait for a batch, or are in one.
 const REPORTS_IN_FLIGHT: usize = 4096;
-/// How many questions of one kind reach the clients of connectors, and how many of them may be about one task type: a
-/// connector that does not answer leaves room for others.
+/// How many questions of one kind reach the clients of connectors, and how many of them may be to one connector. The kit
+/// gives each further connector that does not answer a share of the rest: 33 of them would have to be silent.
 const CONNECTOR_IN_FLIGHT: usize = 4096;
 const CONNECTOR_IN_FLIGHT_PER_HOST: usize = CONNECTOR_IN_FLIGHT / 4;
 /// From one DeleteTask of an action that failed to the next one.
@@ -83,6 +83,8 @@ const READS: &str = "plugins.connector-service.webApi.readRateLimiter";
 const WRITES: &str = "plugins.connector-service.webApi.writeRateLimiter";
 /// Questions of one kind that are in flight to one endpoint of a store, or to the catalog.
 const IN_FLIGHT_PER_HOST: usize = 32;
+/// The kinds of questions to stores and the catalog.
+const N_OTHER_KINDS: usize = 12;
 
 /// A question about an action.
 #[derive(Clone, Debug, PartialEq)]
@@ -168,6 +170,8 @@ pub enum TaskQuestion {
     Connector {
         /// The [`fingerprint`] of the state that is on record when it is asked.
         of: String,
+        /// The host of the connector.
+        to: String,
         /// What is asked.
         call: Box<Call>,
     },
@@ -253,8 +257,7 @@ impl Question for TaskQuestion {
         match self.system() {
             System::Store(url) => authority(url),
             System::Catalog => CATALOG,
-            // One task type has one connector.
-            System::Connector(task_type) => task_type,
+            System::Connector { host, .. } => host,
             System::RunService => RUN_SERVICE,
         }
     }
@@ -287,8 +290,8 @@ enum System<'a> {
     Store(&'a str),
     /// The cache service.
     Catalog,
-    /// The connector of this task type.
-    Connector(&'a str),
+    /// The connector of a task type.
+    Connector { task_type: &'a str, host: &'a str },
     /// The run service, which is told of events.
     RunService,
 }
@@ -309,7 +312,10 @@ impl TaskQuestion {
             | Self::Reserve { .. }
             | Self::Put { .. }
             | Self::Release { .. } => System::Catalog,
-            Self::Connector { call, .. } => System::Connector(&call.category.task_type),
+            Self::Connector { to, call, .. } => System::Connector {
+                task_type: &call.category.task_type,
+                host: to,
+            },
             Self::Report(_) => System::RunService,
         }
     }
@@ -319,7 +325,7 @@ impl TaskQuestion {
         match self.system() {
             System::Store(url) => format!("the store of {url}"),
             System::Catalog => "the cache service".to_owned(),
-            System::Connector(task_type) => format!("the connector of {task_type}"),
+            System::Connector { task_type, .. } => format!("the connector of {task_type}"),
             System::RunService => "the events service".to_owned(),
         }
     }
@@ -383,20 +389,24 @@ pub(crate) fn limits(connectors: &WebApi) -> AskLimits {
         ..of_store
     };
     let limits = AskLimits {
-        in_flight: 3 * CONNECTOR_IN_FLIGHT + REPORTS_IN_FLIGHT + 1024,
+        // All of each kind: none takes the places of another one.
+        in_flight: 3 * CONNECTOR_IN_FLIGHT + REPORTS_IN_FLIGHT + N_OTHER_KINDS * of_store.in_flight,
         each: of_store,
         ..AskLimits::default()
     };
-    let of_reads = KindLimits {
+    let of_writes = KindLimits {
         in_flight: CONNECTOR_IN_FLIGHT,
         in_flight_per_host: CONNECTOR_IN_FLIGHT_PER_HOST,
         timeout: CONNECTOR_TIMEOUT,
-        rate: Some(READS),
+        rate: Some(WRITES),
         ..of_store
     };
-    let of_writes = KindLimits {
-        rate: Some(WRITES),
-        ..of_reads
+    let n_workers = usize::try_from(connectors.workers).unwrap_or(CONNECTOR_IN_FLIGHT_PER_HOST);
+    let of_reads = KindLimits {
+        // One that waited for a worker beside the kit would have a place that it does not use.
+        in_flight_per_host: n_workers.clamp(1, CONNECTOR_IN_FLIGHT_PER_HOST),
+        rate: Some(READS),
+        ..of_writes
     };
     let of_deletes = KindLimits {
         backoff: DELETE_AGAIN,
@@ -500,7 +510,7 @@ mod tests {
         }
     }
 
-    /// What one task type asks of its connector, whatever that does, leaves room for others.
+    /// What is asked of one connector, whatever that does, leaves room for others.
     #[test]
     fn a_connector_has_a_share_of_what_all_connectors_have() {
         let limits = limits(&longshore_plugins::ConnectorConfig::default().web_api);
@@ -514,6 +524,35 @@ mod tests {
             let limit = limits.rates[rate];
             assert_eq!((limit.per_second, limit.burst), (10, 100), "{kind}");
         }
+    }
+
+    #[test]
+    fn the_task_types_of_a_connector_share_the_places_of_one_host() {
+        let question = |task_type: &str| TaskQuestion::Connector {
+            of: String::new(),
+            to: "connector:8000".to_owned(),
+            call: Box::new(Call {
+                category: longshore_plugins::Category {
+                    task_type: task_type.to_owned(),
+                    ..Default::default()
+                },
+                connector: None,
+                request: Request::Get(Box::default()),
+            }),
+        };
+        assert_eq!(question("a").host(), question("b").host());
+        assert_eq!(question("a").whom(), "the connector of a");
+    }
+
+    #[test]
+    fn no_kind_takes_the_places_of_another_one() {
+        let limits = limits(&longshore_plugins::ConnectorConfig::default().web_api);
+        let kinds = [
+            INPUTS, DIRECTORY, OUTCOME, OUTPUTS, KEY, CACHED, COPY, EXISTS, GET, RESERVE, PUT,
+            RELEASE, CREATE, STATUS, DELETE, REPORT,
+        ];
+        let all: usize = kinds.iter().map(|kind| limits.of(kind).in_flight).sum();
+        assert!(all <= limits.in_flight, "{all}");
     }
 
     #[test]

@@ -180,15 +180,15 @@ fn go_on(round: &Round<'_>, task: &RemoteTask, step: &Step) -> ActionPlan {
         let next = step.again.map_or(Next::AwaitChange, Next::After);
         return Plan { actions, next };
     };
-    let call = Box::new(call.clone());
+    let (call, to) = (Box::new(call.clone()), task.connector.clone());
     let Some(announced) = &step.announced else {
         // The answer leads to a round.
         let of = fingerprint(on_record(round, &actions));
-        actions.push(Do::Ask(TaskQuestion::Connector { of, call }));
+        actions.push(Do::Ask(TaskQuestion::Connector { of, to, call }));
         return Plan::of(actions);
     };
     let of = fingerprint(announced);
-    let ask = Do::Ask(TaskQuestion::Connector { of, call });
+    let ask = Do::Ask(TaskQuestion::Connector { of, to, call });
     match task.turn {
         None => actions.push(ask),
         // Its turn leads to a round.
@@ -222,7 +222,12 @@ fn on_record<'a>(round: &'a Round<'_>, actions: &'a [super::Step]) -> &'a [u8] {
 pub(super) fn end_job(round: &Round<'_>, task: &RemoteTask) -> Option<ActionPlan> {
     let call = Box::new(task.abort.clone()?);
     let of = fingerprint(&round.action.status.plugin_state);
-    answered(round, &task.aborted, TaskQuestion::Connector { of, call })
+    let to = task.connector.clone();
+    answered(
+        round,
+        &task.aborted,
+        TaskQuestion::Connector { of, to, call },
+    )
 }
 
 /// The same for a job of an attempt that has failed: a connector that does not answer in time, or refuses because the job

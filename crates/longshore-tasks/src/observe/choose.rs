@@ -1,21 +1,26 @@
 //! Which plugin runs a task, where connectors say that: they list the task types that they take.
 
-use longshore_plugins::{Category, Launch, Listed, PluginState, Runner, TaskContext};
+use longshore_plugins::{Addressee, Category, Launch, Listed, PluginState, Runner, TaskContext};
 
 use super::Observer;
 use crate::{model::Action, remote::stored};
 
+/// What runs a task.
+#[derive(Debug)]
+pub(super) struct Chosen {
+    pub(super) runner: Runner,
+    /// The connectors that have to list their task types before its next step, in words.
+    pub(super) unlisted: Option<String>,
+    /// The host of the questions to its connector.
+    pub(super) host: String,
+}
+
 impl Observer {
-    /// The plugin of a task, and the connectors that have to list their task types before its next step, in words.
+    /// The plugin of a task, and its connector as far as that is known.
     ///
     /// A connector runs what it lists where neither a plugin nor the configuration names the task type. What has begun goes
     /// on with its plugin, whatever is listed by now.
-    pub(super) fn chosen(
-        &self,
-        runner: Runner,
-        context: &TaskContext,
-        action: &Action,
-    ) -> (Runner, Option<String>) {
+    pub(super) fn chosen(&self, runner: Runner, context: &TaskContext, action: &Action) -> Chosen {
         let status = &action.status;
         let state = stored(status);
         let (runner, unlisted) = match self.plugins.of_connectors(&action.spec.task_type) {
@@ -31,12 +36,26 @@ impl Observer {
             Some(_) | None => (runner, None),
         };
         let Runner::Remote(plugin) = &runner else {
-            return (runner, None);
+            return Chosen {
+                runner,
+                unlisted: None,
+                host: String::new(),
+            };
         };
         let addressee = plugin.addressee(context, state);
         let addressee = addressee.filter(|_| !status.is_terminal());
-        let unlisted = unlisted.or_else(|| addressee.and_then(|to| self.connectors.awaits(&to)));
-        (runner, unlisted)
+        let awaited = || self.connectors.awaits(addressee.as_ref()?);
+        let unlisted = unlisted.or_else(awaited);
+        // Of a job that is being begun, no more than its category is known.
+        let to = addressee.unwrap_or_else(|| Addressee {
+            category: Category::of(context),
+            ..Addressee::default()
+        });
+        Chosen {
+            runner,
+            unlisted,
+            host: self.connectors.host(&to),
+        }
     }
 }
 

@@ -20,6 +20,12 @@ pub trait AskConnectors: std::fmt::Debug + Send + Sync + 'static {
         None
     }
 
+    /// The foreign system that answers what is asked of this one, by the lists of now: its questions share the limits of one
+    /// host. Unless said otherwise, each task type has one of its own.
+    fn host(&self, to: &Addressee) -> String {
+        to.category.task_type.clone()
+    }
+
     /// Whether a connector takes tasks of this category by its list, or because the configuration names it for their type.
     fn lists(&self, _: &Category) -> Listed {
         Listed::No

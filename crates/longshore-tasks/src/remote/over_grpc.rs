@@ -37,12 +37,20 @@ const METADATA: &str = "flyteidl2.connector.ConnectorMetadataService";
 const DEFAULT: &str = "defaultConnector";
 /// How long a connector may take to tell what it takes, where nothing is configured.
 const LIST_TIMEOUT: Duration = Duration::from_secs(10);
+/// The same for GetTask and DeleteTask, which are sent again. CreateTask has no such limit: a job that began after all
+/// would run beside the one of the next CreateTask.
+const REPEATED_TIMEOUT: Duration = Duration::from_mins(1);
 /// What is known of a list before it is requested, and while the first request is under way.
 const NOT_REQUESTED: &str = "its list is requested next";
 const REQUESTED: &str = "its list is requested, and there is no answer yet";
+/// The host of requests while it is not known which connector takes their task type.
+const UNROUTED: &str = "connectors";
+const CREATE: &str = "CreateTask";
+const GET: &str = "GetTask";
+const DELETE: &str = "DeleteTask";
 
 /// The connectors of the configuration. The rate limits of `webApi` are not kept here: the kit sends no question before its
-/// rate allows it, and task types take turns (`questions::limits`).
+/// rate allows it, and connectors take turns (`questions::limits`).
 #[derive(Debug)]
 pub struct GrpcConnectors {
     config: ConnectorConfig,
@@ -255,7 +263,7 @@ impl GrpcConnectors {
         method: &'static str,
         request: &impl Message,
     ) -> Result<A, ConnectorError> {
-        let policy = connector.deployment.policy(JOBS, method);
+        let policy = policy_of(connector.deployment, method);
         self.call(connector, JOBS, method, request, &policy).await
     }
 
@@ -309,6 +317,13 @@ impl AskConnectors for GrpcConnectors {
         }
     }
 
+    fn host(&self, to: &Addressee) -> String {
+        match self.route(to) {
+            Route::To(_, deployment) => deployment.endpoint.clone(),
+            Route::Nobody(_) | Route::Unlisted(_) => UNROUTED.to_owned(),
+        }
+    }
+
     fn lists(&self, category: &Category) -> Listed {
         self.known().connectors.lists(category, &self.config)
     }
@@ -329,7 +344,7 @@ impl AskConnectors for GrpcConnectors {
         };
         match &call.request {
             Request::Create(request) => {
-                let response = self.job(connector, "CreateTask", &**request).await?;
+                let response = self.job(connector, CREATE, &**request).await?;
                 Ok(Some(Answer::Created { response, by }))
             }
             Request::Get(request) => {
@@ -337,12 +352,12 @@ impl AskConnectors for GrpcConnectors {
                     Some(workers) => workers.acquire().await.ok(), // It is never closed.
                     None => None,
                 };
-                let response = Box::new(self.job(connector, "GetTask", &**request).await?);
+                let response = Box::new(self.job(connector, GET, &**request).await?);
                 Ok(Some(Answer::Told { response, by }))
             }
             Request::Delete(request) => {
                 // Not found means that there is no such connector: one whose job is gone has to say yes.
-                let _: DeleteTaskResponse = self.job(connector, "DeleteTask", &**request).await?;
+                let _: DeleteTaskResponse = self.job(connector, DELETE, &**request).await?;
                 Ok(None)
             }
         }
@@ -357,6 +372,15 @@ fn named(config: &ConnectorConfig) -> impl Iterator<Item = Named<'_>> {
     let all = std::iter::once(default).chain(others);
     all.filter(|(_, deployment)| !deployment.endpoint.is_empty())
         .map(|(name, deployment)| Named { name, deployment })
+}
+
+/// How a method about a job is called.
+fn policy_of(deployment: &Deployment, method: &str) -> MethodPolicy {
+    let mut policy = deployment.policy(JOBS, method);
+    if method != CREATE {
+        policy.timeout = policy.timeout.or(Some(REPEATED_TIMEOUT));
+    }
+    policy
 }
 
 fn address(deployment: &Deployment) -> (String, Transport) {

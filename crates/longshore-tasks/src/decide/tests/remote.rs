@@ -192,6 +192,7 @@ impl Remote {
             abort: self.abort.clone(),
             aborted: self.aborted.clone(),
             cache: self.cache.clone(),
+            connector: "connector:8000".to_owned(),
         }));
         Observed {
             now: EPOCH,

@@ -330,6 +330,40 @@ async fn a_silent_connector_keeps_no_worker_of_another_one() {
     assert_eq!(fake.n_asked("GetTask"), 1);
 }
 
+#[tokio::test]
+async fn the_host_of_a_task_type_is_the_endpoint_of_its_connector_once_that_is_known() {
+    let ((_, default), (_, own)) = (serve().await, serve().await);
+    let section = json!({
+        "defaultConnector": {"endpoint": default},
+        "connectors": {"c": {"endpoint": own, "insecure": true}},
+        "connectorForTaskTypes": {"t": "c", "u": "c"},
+    });
+    let connectors = GrpcConnectors::new(&config(section), &Permit::always()).unwrap();
+    let hosts = || ["t", "u", "v"].map(|of| connectors.host(&create(of, "o").addressee()));
+    assert_eq!(hosts(), [own.as_str(), &own, UNROUTED]);
+    let on_record = Call {
+        connector: Some("defaultConnector".to_owned()),
+        ..get("o")
+    };
+    assert_eq!(connectors.host(&on_record.addressee()), default);
+    for connector in named(&connectors.config) {
+        connectors.refresh(connector).await;
+    }
+    assert_eq!(hosts(), [own.as_str(), &own, &default]);
+}
+
+#[test]
+fn what_is_sent_again_has_a_time_limit_and_the_begin_of_a_job_has_none_of_ours() {
+    let of = |section| {
+        let config = config(json!({"connectors": {"c": section}}));
+        [CREATE, GET, DELETE].map(|method| policy_of(&config.connectors["c"], method).timeout)
+    };
+    let secs = |n| Some(Duration::from_secs(n));
+    assert_eq!(of(json!({"endpoint": "c:1"})), [None, secs(60), secs(60)]);
+    let limited = json!({"endpoint": "c:1", "defaultTimeout": "5s", "timeouts": {"GetTask": "2m"}});
+    assert_eq!(of(limited), [secs(5), secs(120), secs(5)]);
+}
+
 #[test]
 fn an_endpoint_that_is_none_is_named() {
     let config = config(json!({"connectors": {"c": {"endpoint": "https://c"}}}));
