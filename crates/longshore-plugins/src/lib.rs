@@ -60,8 +60,8 @@ pub use pod::PodPlugin;
 pub use ray::{RayConfig, RayNode, SubmissionMode};
 pub use registry::{Registry, RegistryError, Runner};
 pub use remote::{
-    Addressee, Answer, Call, Category, RemotePlugin, Request, Round, SlotNeed, Step, StoredState,
-    Teller,
+    Addressee, Answer, Call, Category, JobOutputs, RemotePlugin, Request, Round, SlotNeed, Step,
+    StoredState, Teller,
 };
 pub use secrets::{
     NamespaceTemplate, Pattern, ScopeBinding, ScopeBindings, SecretError, SecretInjection,

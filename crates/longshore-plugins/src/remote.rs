@@ -12,10 +12,11 @@ use longshore_proto::flyteidl2::{
     connector::{
         CreateTaskRequest, CreateTaskResponse, DeleteTaskRequest, GetTaskRequest, GetTaskResponse,
     },
-    core::LiteralMap,
+    core::{LiteralMap, task_execution},
+    task::Outputs,
 };
 
-use prost::Message;
+use prost::{Message, bytes::Bytes};
 
 use crate::{
     context::TaskContext,
@@ -23,6 +24,9 @@ use crate::{
     plugin::BuildError,
     state::StateError,
 };
+
+/// The most bytes of outputs that are held until a store takes them.
+const MAX_HELD_OUTPUTS: usize = 16 * 1024;
 
 /// A task type that runs without a resource.
 pub trait RemotePlugin: Send + Sync + std::fmt::Debug {
@@ -108,7 +112,7 @@ pub struct Round<'a> {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Step {
     /// The outputs of the task. The controller writes them to `outputs.pb` before it reports success.
-    pub outputs: Option<LiteralMap>,
+    pub outputs: Option<JobOutputs>,
     /// The phase of the task.
     pub info: PhaseInfo,
     /// The state to be stored, with [`STATE_VERSION`](crate::STATE_VERSION).
@@ -138,6 +142,15 @@ impl Step {
             abort: None,
         }
     }
+}
+
+/// The outputs that a connector returned.
+#[derive(Clone, Debug, PartialEq)]
+pub enum JobOutputs {
+    /// A `LiteralMap`, as it is in a file.
+    Here(Bytes),
+    /// Too large to be held until a store takes them. This request has the connector return them once more.
+    Again(Box<Call>),
 }
 
 /// Something to ask a connector.
@@ -228,6 +241,8 @@ pub enum Answer {
     Told {
         /// The state of the job.
         response: Box<GetTaskResponse>,
+        /// Whether its outputs were too large to be held: there are none left in it.
+        is_cut: bool,
         /// The connector that answered.
         by: Teller,
     },
@@ -237,10 +252,13 @@ pub enum Answer {
 
 impl Answer {
     /// The answer with a message of bounded length, and without links and further information that are longer than that.
-    /// What identifies a job is kept as it is, and so are outputs.
+    /// What identifies a job is kept as it is. Large outputs are cut: an answer is held until a store has taken what it
+    /// says, and a silent store must not fill the memory.
     #[must_use]
     pub fn bounded(mut self) -> Self {
-        if let Self::Told { response, .. } = &mut self
+        if let Self::Told {
+            response, is_cut, ..
+        } = &mut self
             && let Some(resource) = &mut response.resource
         {
             resource.message = shorten(std::mem::take(&mut resource.message));
@@ -248,8 +266,35 @@ impl Answer {
             resource
                 .custom_info
                 .take_if(|info| info.encoded_len() > MAX_TEXT);
+            if let Some(outputs) = &mut resource.outputs
+                && outputs.encoded_len() > MAX_HELD_OUTPUTS
+            {
+                *outputs = Outputs::default();
+                *is_cut = true;
+            }
         }
         self
+    }
+
+    /// The outputs in the answer that a job has succeeded, where there are any.
+    pub fn into_outputs(self) -> Option<LiteralMap> {
+        let Self::Told {
+            response,
+            is_cut: false,
+            ..
+        } = self
+        else {
+            return None;
+        };
+        let resource = response.resource?;
+        let has_succeeded = resource.phase() == task_execution::Phase::Succeeded;
+        let outputs = resource.outputs.filter(|_| has_succeeded)?;
+        let literals = outputs.literals.into_iter();
+        Some(LiteralMap {
+            literals: literals
+                .filter_map(|literal| Some((literal.name, literal.value?)))
+                .collect(),
+        })
     }
 }
 

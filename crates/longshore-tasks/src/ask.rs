@@ -3,13 +3,15 @@
 
 use std::{sync::Arc, time::Duration};
 
+use bytes::Bytes;
 use futures::{Stream, stream};
 use jiff::Timestamp;
 use longshore_connect::Code;
 use longshore_core::{AskError, Incarnation, NoAnswer, error::chain};
 use longshore_kit::Notes;
 use longshore_object_store::DataError;
-use longshore_plugins::{CacheKey, Call, Request};
+use longshore_plugins::{Answer, CacheKey, Call, JobOutputs, Request};
+use prost::Message;
 use tokio::sync::mpsc;
 
 use crate::{
@@ -89,11 +91,9 @@ impl Transport {
                 })
             }
             TaskQuestion::Outputs { prefix, outputs } => {
-                let written = data.write_outputs(prefix, outputs).await;
-                written.map(done).map_err(|error| {
-                    let why = error.why();
-                    tracing::warn!(%key, error = why, "the outputs of a connector's job are not written");
-                    of_store(error)
+                let written = self.write_outputs(prefix, outputs).await;
+                written.inspect_err(|error| {
+                    tracing::warn!(%key, %error, "the outputs of a connector's job are not written");
                 })
             }
             TaskQuestion::Key { .. } => {
@@ -160,21 +160,7 @@ impl Transport {
     }
 
     async fn ask_connector(&self, call: &Call) -> Result<TaskAnswer, AskError> {
-        let answered = self.connectors.ask(call).await;
-        let answered = answered.map_err(|error| {
-            let why = match &error {
-                // What stands before the connector says this, or the connector itself while it starts.
-                ConnectorError::Refused {
-                    code: Code::Unavailable,
-                    ..
-                }
-                | ConnectorError::NoAnswer { .. } => NoAnswer::Unreachable,
-                ConnectorError::NoConnector(_) | ConnectorError::Refused { .. } => {
-                    NoAnswer::Refused
-                }
-            };
-            AskError::new(why, error.to_string())
-        })?;
+        let answered = self.connectors.ask(call).await.map_err(of_connector)?;
         match (&call.request, answered) {
             (Request::Delete(_), _) => Ok(TaskAnswer::Done),
             (Request::Create(_) | Request::Get(_), Some(answer)) => {
@@ -185,6 +171,32 @@ impl Transport {
                 "it answered nothing",
             )),
         }
+    }
+
+    async fn write_outputs(
+        &self,
+        prefix: &str,
+        outputs: &JobOutputs,
+    ) -> Result<TaskAnswer, AskError> {
+        let outputs = match outputs {
+            JobOutputs::Here(outputs) => outputs.clone(),
+            JobOutputs::Again(call) => self.outputs(call).await?,
+        };
+        let written = self.data.write_outputs(prefix, outputs).await;
+        written.map(done).map_err(of_store)
+    }
+
+    /// The outputs that a connector has returned before, as they are in a file.
+    async fn outputs(&self, call: &Call) -> Result<Bytes, AskError> {
+        let answered = self.connectors.ask(call).await.map_err(of_connector)?;
+        let outputs = answered.and_then(Answer::into_outputs);
+        let outputs = outputs.ok_or_else(|| {
+            AskError::new(
+                NoAnswer::NotUnderstood,
+                "the connector returned the outputs of the job once, and does not return them again",
+            )
+        })?;
+        Ok(outputs.encode_to_vec().into())
     }
 
     /// Sends events in their order: the run service keeps the first one of a phase and version.
@@ -272,6 +284,20 @@ async fn within(
         tracing::warn!(error = message, %key, "a cache reservation is not to be had");
         Err(AskError::new(NoAnswer::TimedOut, message))
     })
+}
+
+/// The error of a connector.
+fn of_connector(error: ConnectorError) -> AskError {
+    let why = match &error {
+        // What stands before the connector says this, or the connector itself while it starts.
+        ConnectorError::Refused {
+            code: Code::Unavailable,
+            ..
+        }
+        | ConnectorError::NoAnswer { .. } => NoAnswer::Unreachable,
+        ConnectorError::NoConnector(_) | ConnectorError::Refused { .. } => NoAnswer::Refused,
+    };
+    AskError::new(why, error.to_string())
 }
 
 /// The error of a catalog.

@@ -4,6 +4,7 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
+use bytes::Bytes;
 use longshore_api::flyte::{FILE_ERROR, FILE_OUTPUTS};
 use longshore_core::text::MAX_TEXT;
 use longshore_object_store::{DataError, File, Storage};
@@ -88,15 +89,11 @@ pub trait TaskData: std::fmt::Debug + Send + Sync + 'static {
         Ok(())
     }
 
-    /// Writes the outputs of an attempt that wrote none itself.
+    /// Writes the outputs of an attempt that wrote none itself: a `LiteralMap`, as it is in a file.
     ///
     /// # Errors
     /// Where they are not there now.
-    async fn write_outputs(
-        &self,
-        output_prefix: &str,
-        outputs: &LiteralMap,
-    ) -> Result<(), DataError>;
+    async fn write_outputs(&self, output_prefix: &str, outputs: Bytes) -> Result<(), DataError>;
 }
 
 /// Attempts' directories in stores.
@@ -180,15 +177,9 @@ impl TaskData for StoredData {
         self.storage.make_directory(output_prefix).await
     }
 
-    async fn write_outputs(
-        &self,
-        output_prefix: &str,
-        outputs: &LiteralMap,
-    ) -> Result<(), DataError> {
+    async fn write_outputs(&self, output_prefix: &str, outputs: Bytes) -> Result<(), DataError> {
         let url = format!("{output_prefix}/{FILE_OUTPUTS}");
-        self.storage
-            .write(&url, outputs.encode_to_vec().into())
-            .await
+        self.storage.write(&url, outputs).await
     }
 }
 

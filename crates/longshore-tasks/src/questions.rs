@@ -5,6 +5,7 @@
 //! this action writes, or under the action's own name.
 
 mod answers;
+mod limits;
 
 use std::{
     hash::{DefaultHasher, Hasher},
@@ -15,9 +16,7 @@ use std::{
 use bytes::Bytes;
 use longshore_api::flyte::TaskActionStatus;
 use longshore_core::Question;
-use longshore_k8s::Backoff;
-use longshore_kit::{AskLimits, KindLimits, RateLimit};
-use longshore_plugins::{Answer, CacheKey, Call, Limit, Request, WebApi};
+use longshore_plugins::{Answer, CacheKey, Call, JobOutputs, Request};
 use longshore_proto::flyteidl2::core::LiteralMap;
 
 use crate::{
@@ -27,12 +26,14 @@ use crate::{
 };
 
 pub(crate) use answers::{ActionAnswers, without_answer};
+pub(crate) use limits::limits;
 
 /// Kinds of questions to stores.
 const INPUTS: &str = "store_inputs";
 const DIRECTORY: &str = "store_directory";
 const OUTCOME: &str = "store_outcome";
 const OUTPUTS: &str = "store_outputs";
+const LARGE_OUTPUTS: &str = "store_large_outputs";
 const KEY: &str = "store_cache_key";
 const CACHED: &str = "store_cached_outputs";
 const COPY: &str = "store_copy";
@@ -55,36 +56,6 @@ const CATALOG: &str = "catalog";
 const RUN_SERVICE: &str = "run service";
 /// The host of URLs without an authority.
 const THIS_MACHINE: &str = "file://";
-
-/// Longer than a store's client takes with its retries: its own error says more than a time limit of ours.
-const STORE_TIMEOUT: Duration = Duration::from_secs(60);
-/// The same for the catalog's client, which is asked twice.
-const CATALOG_TIMEOUT: Duration = Duration::from_secs(70);
-/// The same for what a task waits for that could run without its cache: a look-up, and the read of cached outputs.
-const LOOK_UP_TIMEOUT: Duration = Duration::from_secs(25);
-/// A connector's client has time limits of its own, by configuration, which may be long. For CreateTask it has none by
-/// default: a job that begins late would run beside the one of the next CreateTask.
-const CONNECTOR_TIMEOUT: Duration = Duration::from_hours(1);
-/// Longer than a batch of events takes, with the one before it: its own error says more than a time limit of ours.
-const REPORT_TIMEOUT: Duration = Duration::from_secs(70);
-/// How many reports wait for a batch, or are in one.
-const REPORTS_IN_FLIGHT: usize = 4096;
-/// How many questions of one kind reach the clients of connectors, and how many of them may be to one connector. The kit
-/// gives each further connector that does not answer a share of the rest: 33 of them would have to be silent.
-const CONNECTOR_IN_FLIGHT: usize = 4096;
-const CONNECTOR_IN_FLIGHT_PER_HOST: usize = CONNECTOR_IN_FLIGHT / 4;
-/// From one DeleteTask of an action that failed to the next one.
-const DELETE_AGAIN: Backoff = Backoff {
-    first: Duration::from_secs(1),
-    max: Duration::from_mins(1),
-};
-/// The rates of requests to connectors, as the configuration names them.
-const READS: &str = "plugins.connector-service.webApi.readRateLimiter";
-const WRITES: &str = "plugins.connector-service.webApi.writeRateLimiter";
-/// Questions of one kind that are in flight to one endpoint of a store, or to the catalog.
-const IN_FLIGHT_PER_HOST: usize = 32;
-/// The kinds of questions to stores and the catalog.
-const N_OTHER_KINDS: usize = 12;
 
 /// A question about an action.
 #[derive(Clone, Debug, PartialEq)]
@@ -113,7 +84,7 @@ pub enum TaskQuestion {
         /// The directory of the attempt.
         prefix: String,
         /// The outputs.
-        outputs: Arc<LiteralMap>,
+        outputs: JobOutputs,
     },
     /// What are the outputs of this task cached under? The inputs are part of the answer.
     Key {
@@ -235,7 +206,10 @@ impl Question for TaskQuestion {
             Self::Inputs { .. } => INPUTS,
             Self::Directory { .. } => DIRECTORY,
             Self::Outcome { .. } => OUTCOME,
-            Self::Outputs { .. } => OUTPUTS,
+            Self::Outputs { outputs, .. } => match outputs {
+                JobOutputs::Here(_) => OUTPUTS,
+                JobOutputs::Again(_) => LARGE_OUTPUTS,
+            },
             Self::Key { .. } => KEY,
             Self::LookUp { .. } => GET,
             Self::Cached { .. } => CACHED,
@@ -351,7 +325,16 @@ impl TaskQuestion {
     pub(crate) fn is_repeated(kind: &str) -> bool {
         matches!(
             kind,
-            INPUTS | DIRECTORY | OUTCOME | OUTPUTS | KEY | COPY | RESERVE | DELETE | REPORT
+            INPUTS
+                | DIRECTORY
+                | OUTCOME
+                | OUTPUTS
+                | LARGE_OUTPUTS
+                | KEY
+                | COPY
+                | RESERVE
+                | DELETE
+                | REPORT
         )
     }
 }
@@ -372,72 +355,6 @@ fn authority(url: &str) -> &str {
     url.get(..start + end).unwrap_or(url)
 }
 
-/// How many questions are in flight, how long they may take, and how often connectors are asked.
-pub(crate) fn limits(connectors: &WebApi) -> AskLimits {
-    let of_store = KindLimits {
-        in_flight: 256,
-        in_flight_per_host: IN_FLIGHT_PER_HOST,
-        timeout: STORE_TIMEOUT,
-        ..KindLimits::default()
-    };
-    let of_catalog = KindLimits {
-        timeout: CATALOG_TIMEOUT,
-        ..of_store
-    };
-    let of_look_up = KindLimits {
-        timeout: LOOK_UP_TIMEOUT,
-        ..of_store
-    };
-    let limits = AskLimits {
-        // All of each kind: none takes the places of another one.
-        in_flight: 3 * CONNECTOR_IN_FLIGHT + REPORTS_IN_FLIGHT + N_OTHER_KINDS * of_store.in_flight,
-        each: of_store,
-        ..AskLimits::default()
-    };
-    let of_writes = KindLimits {
-        in_flight: CONNECTOR_IN_FLIGHT,
-        in_flight_per_host: CONNECTOR_IN_FLIGHT_PER_HOST,
-        timeout: CONNECTOR_TIMEOUT,
-        rate: Some(WRITES),
-        ..of_store
-    };
-    let n_workers = usize::try_from(connectors.workers).unwrap_or(CONNECTOR_IN_FLIGHT_PER_HOST);
-    let of_reads = KindLimits {
-        // One that waited for a worker beside the kit would have a place that it does not use.
-        in_flight_per_host: n_workers.clamp(1, CONNECTOR_IN_FLIGHT_PER_HOST),
-        rate: Some(READS),
-        ..of_writes
-    };
-    let of_deletes = KindLimits {
-        backoff: DELETE_AGAIN,
-        ..of_writes
-    };
-    let of_reports = KindLimits {
-        in_flight: REPORTS_IN_FLIGHT,
-        in_flight_per_host: REPORTS_IN_FLIGHT,
-        timeout: REPORT_TIMEOUT,
-        ..of_store
-    };
-    let limits = limits
-        .rate(READS, rate(connectors.reads))
-        .rate(WRITES, rate(connectors.writes))
-        .kind(CREATE, of_writes)
-        .kind(STATUS, of_reads)
-        .kind(DELETE, of_deletes)
-        .kind(REPORT, of_reports);
-    let look_up = [GET, CACHED].map(|kind| (kind, of_look_up));
-    let catalog = [RESERVE, PUT, RELEASE].map(|kind| (kind, of_catalog));
-    let kinds = look_up.into_iter().chain(catalog);
-    kinds.fold(limits, |limits, (kind, of_kind)| limits.kind(kind, of_kind))
-}
-
-fn rate(limit: Limit) -> RateLimit {
-    RateLimit {
-        per_second: limit.per_second,
-        burst: limit.burst,
-    }
-}
-
 /// Tells states of a plugin apart.
 pub fn fingerprint(state: &[u8]) -> String {
     let mut hasher = DefaultHasher::new();
@@ -450,7 +367,8 @@ pub(crate) mod spent {
     use longshore_core::QuestionId;
 
     use super::{
-        CACHED, COPY, CREATE, DELETE, DIRECTORY, EXISTS, GET, INPUTS, OUTCOME, OUTPUTS, PUT, STATUS,
+        CACHED, COPY, CREATE, DELETE, DIRECTORY, EXISTS, GET, INPUTS, LARGE_OUTPUTS, OUTCOME,
+        OUTPUTS, PUT, STATUS,
     };
 
     /// The stage of an attempt.
@@ -478,7 +396,7 @@ pub(crate) mod spent {
             GET | CACHED => stage.is_launched,
             DIRECTORY | COPY => stage.is_launched || about != stage.prefix,
             OUTCOME => stage.of != Some(about),
-            OUTPUTS | EXISTS | PUT => about != stage.prefix,
+            OUTPUTS | LARGE_OUTPUTS | EXISTS | PUT => about != stage.prefix,
             CREATE => about != stage.state && Some(about) != stage.announced,
             STATUS | DELETE => about != stage.state,
             _ => false,
@@ -510,22 +428,6 @@ mod tests {
         }
     }
 
-    /// What is asked of one connector, whatever that does, leaves room for others.
-    #[test]
-    fn a_connector_has_a_share_of_what_all_connectors_have() {
-        let limits = limits(&longshore_plugins::ConnectorConfig::default().web_api);
-        for (kind, rate) in [(CREATE, WRITES), (DELETE, WRITES), (STATUS, READS)] {
-            let of_kind = limits.of(kind);
-            assert!(
-                of_kind.in_flight_per_host * 4 <= of_kind.in_flight,
-                "{kind}"
-            );
-            assert_eq!(of_kind.rate, Some(rate), "{kind}");
-            let limit = limits.rates[rate];
-            assert_eq!((limit.per_second, limit.burst), (10, 100), "{kind}");
-        }
-    }
-
     #[test]
     fn the_task_types_of_a_connector_share_the_places_of_one_host() {
         let question = |task_type: &str| TaskQuestion::Connector {
@@ -542,17 +444,6 @@ mod tests {
         };
         assert_eq!(question("a").host(), question("b").host());
         assert_eq!(question("a").whom(), "the connector of a");
-    }
-
-    #[test]
-    fn no_kind_takes_the_places_of_another_one() {
-        let limits = limits(&longshore_plugins::ConnectorConfig::default().web_api);
-        let kinds = [
-            INPUTS, DIRECTORY, OUTCOME, OUTPUTS, KEY, CACHED, COPY, EXISTS, GET, RESERVE, PUT,
-            RELEASE, CREATE, STATUS, DELETE, REPORT,
-        ];
-        let all: usize = kinds.iter().map(|kind| limits.of(kind).in_flight).sum();
-        assert!(all <= limits.in_flight, "{all}");
     }
 
     #[test]

@@ -11,6 +11,7 @@ mod status;
 use std::{sync::Arc, time::Duration};
 
 pub use config::{ConnectorConfig, Deployment, Limit, Quota, WebApi};
+use prost::Message;
 pub use registry::{Connectors, Listed, Route};
 pub use service_config::{MethodPolicy, Retries, ServiceConfig};
 pub use state::{ResourceMeta, WebApiPhase, WebApiState};
@@ -19,7 +20,10 @@ use crate::{
     config::Config,
     context::TaskContext,
     phase::{ErrorKind, Phase, PhaseInfo, TASK_FAILED_WITH_ERROR},
-    remote::{Addressee, Answer, Call, Category, RemotePlugin, Round, SlotNeed, Step, StoredState},
+    remote::{
+        Addressee, Answer, Call, Category, JobOutputs, RemotePlugin, Round, SlotNeed, Step,
+        StoredState,
+    },
     state::StateError,
 };
 
@@ -289,7 +293,11 @@ impl ConnectorPlugin {
                     ..Step::quiet(info, state.encode())
                 }
             }
-            Some(Answer::Told { response, by }) => {
+            Some(Answer::Told {
+                response,
+                is_cut,
+                by,
+            }) => {
                 state.sync_failures = 0;
                 state.error_message.clear();
                 let config = &self.config.connector;
@@ -297,7 +305,13 @@ impl ConnectorPlugin {
                 state.phase = status::state_after(told.info.phase);
                 let is_over = state.phase.is_terminal();
                 Step {
-                    outputs: told.outputs,
+                    outputs: told.outputs.map(|outputs| {
+                        if *is_cut {
+                            JobOutputs::Again(Box::new(request::get(meta)))
+                        } else {
+                            JobOutputs::Here(outputs.encode_to_vec().into())
+                        }
+                    }),
                     again: (!is_over).then_some(web_api.resync),
                     ..Step::quiet(told.info.ordered_after(last), state.encode())
                 }

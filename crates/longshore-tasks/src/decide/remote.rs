@@ -9,7 +9,7 @@
 //! report may hang for as long as the events service does. This status and that of a turn are the only ones that are
 //! written without a report: they say nothing that the run service would be told, and the next step reports the job.
 
-use std::{sync::Arc, time::Duration};
+use std::time::Duration;
 
 use jiff::Timestamp;
 use longshore_api::flyte::TaskActionStatus;
@@ -255,7 +255,7 @@ fn succeed(round: &Round<'_>, task: &RemoteTask, step: &Step) -> ActionPlan {
     let prefix = task.context.paths.output_prefix.clone();
     if let Some(outputs) = &step.outputs {
         // A client that hears of the success finds them, and so does the cache.
-        let outputs = Arc::new(outputs.clone());
+        let outputs = outputs.clone();
         let write = TaskQuestion::Outputs { prefix, outputs };
         let written = answered(round, &task.written, write);
         return written.unwrap_or_else(|| cached::succeed(round, task));

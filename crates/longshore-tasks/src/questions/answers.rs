@@ -9,8 +9,9 @@ use longshore_plugins::{Answer, CacheKey};
 use longshore_proto::flyteidl2::core::LiteralMap;
 
 use super::{
-    CACHED, COPY, CREATE, DELETE, DIRECTORY, EXISTS, GET, Holder, INPUTS, KEY, OUTCOME, OUTPUTS,
-    PUT, RELEASE, REPORT, RESERVE, Report, STATUS, TaskAnswer, TaskQuestion, fingerprint,
+    CACHED, COPY, CREATE, DELETE, DIRECTORY, EXISTS, GET, Holder, INPUTS, KEY, LARGE_OUTPUTS,
+    OUTCOME, OUTPUTS, PUT, RELEASE, REPORT, RESERVE, Report, STATUS, TaskAnswer, TaskQuestion,
+    fingerprint,
 };
 use crate::{
     catalog::{CatalogCacheStatus, Hit},
@@ -55,7 +56,12 @@ impl ActionAnswers<'_> {
     }
 
     pub(crate) fn outputs(&self, prefix: &str) -> Asked<()> {
-        self.get(OUTPUTS, prefix, done)
+        let written = self.get(OUTPUTS, prefix, done);
+        if matches!(written, Asked::NotAsked) {
+            self.get(LARGE_OUTPUTS, prefix, done)
+        } else {
+            written
+        }
     }
 
     pub(crate) fn key(&self) -> Asked<Option<CacheKey>> {

@@ -353,7 +353,11 @@ impl AskConnectors for GrpcConnectors {
                     None => None,
                 };
                 let response = Box::new(self.job(connector, GET, &**request).await?);
-                Ok(Some(Answer::Told { response, by }))
+                Ok(Some(Answer::Told {
+                    response,
+                    is_cut: false,
+                    by,
+                }))
             }
             Request::Delete(request) => {
                 // Not found means that there is no such connector: one whose job is gone has to say yes.

@@ -80,6 +80,7 @@ mod tests {
                     ..Resource::default()
                 }),
             }),
+            is_cut: false,
             by: longshore_plugins::Teller::default(),
         };
         for (phase, expected) in [

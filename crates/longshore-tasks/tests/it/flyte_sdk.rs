@@ -142,7 +142,7 @@ async fn a_connector_of_the_sdk_begins_tells_of_and_ends_a_job() {
     let mut told = Vec::new();
     for _ in 0..2 {
         let answer = ask(&connectors, get()).await.unwrap();
-        let Some(Answer::Told { response, by }) = answer else {
+        let Some(Answer::Told { response, by, .. }) = answer else {
             panic!("expected that it was told of, found {answer:?}");
         };
         assert_eq!(by.name, "sdk");

@@ -7,6 +7,7 @@ use std::{
 };
 
 use async_trait::async_trait;
+use bytes::Bytes;
 use k8s_openapi::api::events::v1::Event;
 use kube::{Api, api::ListParams};
 use longshore_object_store::DataError;
@@ -77,7 +78,7 @@ impl TaskData for Store {
         Ok(Ok(Some(operators::inputs())))
     }
 
-    async fn write_outputs(&self, _: &str, _: &LiteralMap) -> Result<(), DataError> {
+    async fn write_outputs(&self, _: &str, _: Bytes) -> Result<(), DataError> {
         Ok(())
     }
 }
@@ -136,6 +137,7 @@ impl AskConnectors for LoudConnector {
                 response: Box::new(GetTaskResponse {
                     resource: Some(resource),
                 }),
+                is_cut: false,
                 by: Teller::default(),
             }),
             Request::Delete(request) => {

@@ -15,6 +15,7 @@ mod large;
 mod laws;
 mod listed;
 mod operators;
+mod outputs;
 mod plugin;
 mod real_server;
 mod serialized;

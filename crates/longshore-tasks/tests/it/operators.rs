@@ -396,6 +396,7 @@ impl Connector {
                     response: Box::new(GetTaskResponse {
                         resource: Some(resource),
                     }),
+                    is_cut: false,
                     by: Teller::default(),
                 })
             }

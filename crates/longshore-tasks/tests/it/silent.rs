@@ -4,6 +4,7 @@
 use std::{sync::Arc, time::Duration};
 
 use async_trait::async_trait;
+use bytes::Bytes;
 use k8s_openapi::api::events::v1::Event;
 use kube::{Api, api::ListParams};
 use longshore_object_store::DataError;
@@ -86,7 +87,7 @@ impl TaskData for Store {
         Ok(Ok(Some(operators::inputs())))
     }
 
-    async fn write_outputs(&self, prefix: &str, _: &LiteralMap) -> Result<(), DataError> {
+    async fn write_outputs(&self, prefix: &str, _: Bytes) -> Result<(), DataError> {
         self.ask("store_outputs", prefix).await
     }
 }

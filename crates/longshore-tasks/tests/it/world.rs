@@ -7,6 +7,7 @@ use std::{
 };
 
 use async_trait::async_trait;
+use bytes::Bytes;
 use k8s_openapi::api::core::v1::Pod;
 use kube::{
     Api, Client,
@@ -141,7 +142,7 @@ impl TaskData for ScriptedData {
         Ok(Ok(Some(operators::inputs())))
     }
 
-    async fn write_outputs(&self, _: &str, _: &LiteralMap) -> Result<(), DataError> {
+    async fn write_outputs(&self, _: &str, _: Bytes) -> Result<(), DataError> {
         Ok(())
     }
 }

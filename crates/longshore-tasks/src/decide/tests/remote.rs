@@ -8,10 +8,10 @@ mod turns;
 use longshore_core::{Asked, NoAnswer, QuestionId, UnknownCause};
 use longshore_kit::Turn;
 use longshore_plugins::{
-    Call, Config, PhaseInfo, RemotePlugin, Request, Round as PluginRound, StateError, Step,
-    StoredState, TaskContext,
+    Call, Config, JobOutputs, PhaseInfo, RemotePlugin, Request, Round as PluginRound, StateError,
+    Step, StoredState, TaskContext,
 };
-use longshore_proto::flyteidl2::core::{LiteralMap, TaskTemplate};
+use longshore_proto::flyteidl2::core::TaskTemplate;
 
 use super::{
     cached::{CacheFixture, held_by, uncached},
@@ -283,7 +283,7 @@ fn what_is_to_be_asked_is_remembered_first_and_the_answer_is_waited_for() {
 #[test]
 fn a_success_is_told_once_its_outputs_are_there() {
     let done = || after(Phase::Running, Phase::Success);
-    let returned = |it: &mut Step| it.outputs = Some(LiteralMap::default());
+    let returned = |it: &mut Step| it.outputs = Some(JobOutputs::Here(bytes::Bytes::new()));
     check(vec![
         ("left behind", done(), DONE),
         ("returned", done().step(returned), "write outputs; await"),
@@ -503,7 +503,7 @@ fn the_cache_is_asked_before_anything_is_begun() {
 #[test]
 fn outputs_are_cached_before_the_end_is_told() {
     let done = || after(Phase::Running, Phase::Success);
-    let returned = |it: &mut Step| it.outputs = Some(LiteralMap::default());
+    let returned = |it: &mut Step| it.outputs = Some(JobOutputs::Here(bytes::Bytes::new()));
     let populated = Some(CatalogCacheStatus::CachePopulated);
     let kept = "report SUCCEEDED.0 of 1; persist Success.0 of 1 cache 3 completed; label; await";
     check(vec![

@@ -140,7 +140,7 @@ async fn a_job_is_begun_told_of_and_ended() {
     assert_eq!(response.resource_meta, b"s3://b/o");
     assert_eq!(by.name, "c");
     let told = ask(&connectors, &get("s3://b/o")).await.unwrap();
-    let Some(Answer::Told { response, by }) = told else {
+    let Some(Answer::Told { response, by, .. }) = told else {
         panic!("expected that it was told of, found {told:?}");
     };
     assert_eq!(response.resource.unwrap().message, "m");
