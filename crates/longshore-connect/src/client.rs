@@ -2,12 +2,12 @@
 
 use std::{future::Future, time::Duration};
 
-use bytes::{Bytes, BytesMut};
-use http::{HeaderName, HeaderValue, Method, Response, header::CONTENT_TYPE};
-use http_body_util::BodyExt;
+use bytes::Bytes;
+use http::{HeaderName, HeaderValue, Method, header::CONTENT_TYPE};
 use longshore_core::{Class, Classify, text::shorten};
 use longshore_outbound::{
-    BadTrust, Incoming, OperatorClient, Permit, RequestError, is_service_url, request, shown,
+    BadTrust, BodyError, BodyRoom, OperatorClient, Permit, RequestError, is_service_url, request,
+    shown,
 };
 use prost::Message;
 
@@ -27,6 +27,7 @@ pub struct ConnectClient {
     /// May have a user and a password, which are sent and not shown.
     base: String,
     timeout: Duration,
+    room: BodyRoom,
 }
 
 /// Why a call has no answer. All but a refusal say nothing about what the service did.
@@ -124,6 +125,7 @@ impl ConnectClient {
             http,
             base: base.trim_end_matches('/').to_owned(),
             timeout: TIMEOUT,
+            room: BodyRoom::default(),
         })
     }
 
@@ -183,7 +185,9 @@ impl ConnectClient {
             .headers()
             .get(CONTENT_TYPE)
             .is_some_and(|it| it.as_bytes().starts_with(PROTO.as_bytes()));
-        let body = read(url, response).await?;
+        let body = self.room.read(response.into_body(), MAX_ANSWER, |_| None);
+        let body = body.await.map_err(|error| unread(url, error))?;
+        let body = body.data.freeze();
         if !status.is_success() {
             let (code, message) = refusal(&body, status);
             return Err(ConnectError::Refused {
@@ -200,19 +204,6 @@ impl ConnectClient {
     }
 }
 
-async fn read(url: &str, mut response: Response<Incoming>) -> Result<Bytes, ConnectError> {
-    let mut body = BytesMut::new();
-    while let Some(frame) = response.frame().await {
-        let frame = frame.map_err(|source| unreachable(url, source.into()))?;
-        // Trailers mean nothing here.
-        body.extend_from_slice(&frame.into_data().unwrap_or_default());
-        if body.len() > MAX_ANSWER {
-            return Err(garbage(url, format!("it has more than {MAX_ANSWER} bytes")));
-        }
-    }
-    Ok(body.freeze())
-}
-
 /// What an answer that is no success says.
 fn refusal(body: &[u8], status: http::StatusCode) -> (Code, String) {
     let error = serde_json::from_slice::<WireError>(body).ok();
@@ -227,6 +218,13 @@ fn refusal(body: &[u8], status: http::StatusCode) -> (Code, String) {
 
 fn quote(body: &[u8]) -> String {
     String::from_utf8_lossy(&body[..body.len().min(MAX_QUOTE)]).into_owned()
+}
+
+fn unread(url: &str, error: BodyError) -> ConnectError {
+    match error {
+        BodyError::Broken(source) => unreachable(url, source),
+        BodyError::TooLarge(_) | BodyError::TooSlow(_) => garbage(url, error.to_string()),
+    }
 }
 
 fn unreachable(url: &str, source: RequestError) -> ConnectError {

@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, io, path::PathBuf, sync::Arc};
 use bytes::{Bytes, BytesMut};
 use futures::StreamExt;
 use jiff::Timestamp;
-use longshore_outbound::Permit;
+use longshore_outbound::{BodyRoom, Permit};
 use object_store::{
     Error, GetResult, ObjectStore, ObjectStoreExt, local::LocalFileSystem, memory::InMemory,
     path::Path,
@@ -28,6 +28,8 @@ pub struct Storage {
     buckets: Buckets,
     max_download: u64,
     files: Files,
+    /// For files that are read over HTTP, by what the store is.
+    rooms: Rooms,
     /// What the actions of a namespace may name.
     namespaces: Option<BTreeMap<String, Vec<String>>>,
 }
@@ -41,6 +43,14 @@ enum Files {
     Beneath(Beneath),
     /// Any file of this machine, by its path; or what ends with the process.
     Anywhere(Arc<dyn ObjectStore>),
+}
+
+/// A store that never ends a file leaves room for those of others.
+#[derive(Debug, Default)]
+struct Rooms {
+    s3: BodyRoom,
+    gcs: BodyRoom,
+    azure: BodyRoom,
 }
 
 /// A file, if there is one.
@@ -143,6 +153,7 @@ impl Storage {
             buckets: Buckets::new(stores, environment),
             max_download,
             files,
+            rooms: Rooms::default(),
             namespaces: None,
         }
     }
@@ -252,6 +263,10 @@ impl Storage {
         if found.meta.size > self.max_download {
             return Ok(File::TooLarge(found.meta.size));
         }
+        let _room = match self.room(url) {
+            Some(room) => Some(room.reserve(length(found.meta.size)).await),
+            None => None,
+        };
         whole(found).await.map(File::Read).map_err(fail)
     }
 
@@ -360,6 +375,16 @@ impl Storage {
         })
     }
 
+    /// The room for files of a store; `None` for those of this machine.
+    fn room(&self, url: &str) -> Option<&BodyRoom> {
+        match self.locate(url).ok()?.kind {
+            Kind::File => None,
+            Kind::S3 => Some(&self.rooms.s3),
+            Kind::Gcs => Some(&self.rooms.gcs),
+            Kind::Azure => Some(&self.rooms.azure),
+        }
+    }
+
     /// The store of a URL, and its path there.
     async fn open<'a>(&'a self, url: &'a str, action: Action) -> Result<Place<'a>, DataError> {
         let fail = |error| DataError::of(url, action, error);
@@ -389,6 +414,10 @@ impl Storage {
             }
         }
     }
+}
+
+fn length(size: u64) -> usize {
+    usize::try_from(size).unwrap_or(usize::MAX)
 }
 
 /// All of a file.

@@ -22,6 +22,7 @@ mod network;
 mod operator;
 mod own;
 mod request;
+mod room;
 mod tenant;
 mod tls;
 
@@ -33,5 +34,6 @@ pub use gated::{GatedConnector, GatedStream, NotPermitted, Permit};
 pub use network::{BadNetwork, Network};
 pub use operator::{CONNECT_TIMEOUT, KeepAlive, OperatorClient, RequestError};
 pub use request::{BadUrl, is_service_url, request, shown};
+pub use room::{BodyError, BodyRoom, Reserved, WholeBody};
 pub use tenant::{Answer, Limits, OutboundError, TenantClient};
 pub use tls::{BadTrust, Trust};

@@ -237,6 +237,8 @@ pub enum Answer {
         /// The connector that has begun it.
         by: Teller,
     },
+    /// To [`Request::Create`]: it has more bytes than these, and was not read any further.
+    CreatedTooLarge(usize),
     /// To [`Request::Get`].
     Told {
         /// The state of the job.

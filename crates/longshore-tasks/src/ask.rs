@@ -296,6 +296,7 @@ fn of_connector(error: ConnectorError) -> AskError {
         }
         | ConnectorError::NoAnswer { .. } => NoAnswer::Unreachable,
         ConnectorError::NoConnector(_) | ConnectorError::Refused { .. } => NoAnswer::Refused,
+        ConnectorError::TooLarge { .. } => NoAnswer::NotUnderstood,
     };
     AskError::new(why, error.to_string())
 }

@@ -220,6 +220,17 @@ fn create(mut state: WebApiState, context: &TaskContext, round: &Round<'_>) -> S
                 ..Step::quiet(info, state.encode())
             }
         }
+        // Without the bytes that identify it, the connector cannot be asked to delete the job.
+        Some(Answer::CreatedTooLarge(found)) => {
+            let message = format!(
+                "the connector answered CreateTask with more than {found} bytes, and a TaskAction stores at most \
+                 {MAX_RESOURCE_META} bytes of a resource_meta: the job runs on unseen; expected a connector that \
+                 identifies its jobs by less, delete the job there"
+            );
+            let info = PhaseInfo::permanent(ErrorKind::User, RESOURCE_META_TOO_LARGE, message);
+            state.phase = WebApiPhase::UserFailure;
+            Step::quiet(info, state.encode())
+        }
         // Which job it is is on record before anything is reported: nothing but this answer says so.
         Some(Answer::Created { response, by }) => {
             state.resource_meta = Some(request::resource_meta(context, response, by));
@@ -273,7 +284,7 @@ impl ConnectorPlugin {
         let last = &context.last;
         let unchanged = unchanged(context);
         match &round.answer {
-            None | Some(Answer::Created { .. }) => Step {
+            None | Some(Answer::Created { .. } | Answer::CreatedTooLarge(_)) => Step {
                 call: ask,
                 again: Some(web_api.resync),
                 ..Step::quiet(unchanged, state.encode())

@@ -60,6 +60,12 @@ pub enum ConnectorError {
         /// Why.
         why: String,
     },
+    /// It answered CreateTask with more than what is read.
+    #[error("CreateTask was answered with more than {most} bytes")]
+    TooLarge {
+        /// So much is read.
+        most: usize,
+    },
     /// It refused.
     #[error("{operation} of connector {connector} failed with gRPC status {code}: {message}")]
     Refused {

@@ -10,11 +10,11 @@ use http::{
     HeaderMap, HeaderName, HeaderValue, Method, StatusCode,
     header::{CONTENT_TYPE, TE},
 };
-use http_body_util::BodyExt;
 use longshore_connect::Code;
 use longshore_core::text::shorten;
 use longshore_outbound::{
-    BadTrust, Incoming, KeepAlive, OperatorClient, Permit, RequestError, Trust, request, shown,
+    BadTrust, BodyError, BodyRoom, KeepAlive, OperatorClient, Permit, RequestError, Trust,
+    WholeBody, request, shown,
 };
 use longshore_plugins::MethodPolicy;
 use prost::Message;
@@ -30,7 +30,7 @@ const KEEP_ALIVE: KeepAlive = KeepAlive {
     timeout: Duration::from_secs(10),
 };
 /// No answer is read beyond this, in bytes: outputs that a connector returns are the largest.
-const MAX_ANSWER: usize = 8 * 1024 * 1024;
+pub(super) const MAX_ANSWER: usize = 8 * 1024 * 1024;
 /// A flag whether the message is compressed, and its length.
 const FRAME_HEAD: usize = 5;
 /// Where gRPC goes that names no port.
@@ -44,6 +44,8 @@ const MESSAGE: &str = "grpc-message";
 pub(crate) struct GrpcClient {
     http: OperatorClient,
     base: String,
+    room: BodyRoom,
+    max_answer: usize,
 }
 
 /// Whether a connection is encrypted.
@@ -100,6 +102,14 @@ pub enum GrpcError {
         /// Why, for people.
         message: String,
     },
+    /// The answer is larger than what is read.
+    #[error("{url} answered with more than {most} bytes")]
+    TooLarge {
+        /// What was asked.
+        url: String,
+        /// So much is read.
+        most: usize,
+    },
     /// The answer is no answer to this.
     #[error("{url} answered what cannot be read: {why}")]
     Garbage {
@@ -137,7 +147,21 @@ impl GrpcClient {
         };
         let http = OperatorClient::http2(permit, trust, KEEP_ALIVE);
         let http = http.map_err(GrpcError::NoClient)?;
-        Ok(Self { http, base })
+        Ok(Self {
+            http,
+            base,
+            room: BodyRoom::default(),
+            max_answer: MAX_ANSWER,
+        })
+    }
+
+    /// The same, which reads no answer beyond this, in bytes.
+    #[must_use]
+    pub(crate) fn reading(&self, max_answer: usize) -> Self {
+        Self {
+            max_answer,
+            ..self.clone()
+        }
     }
 
     /// Calls a method, as `flyteidl2.connector.AsyncConnectorService/GetTask`, and has the answer within the limit of
@@ -196,6 +220,7 @@ impl GrpcClient {
                 | GrpcError::NoClient(_)
                 | GrpcError::Broken { .. }
                 | GrpcError::TimedOut { .. }
+                | GrpcError::TooLarge { .. }
                 | GrpcError::Garbage { .. } => return Err(error),
             };
             if matches!(error, GrpcError::Refused { .. }) {
@@ -230,7 +255,8 @@ impl GrpcClient {
         if !is_grpc(&parts.headers) {
             return Err(garbage(url, format!("it is no {GRPC}")));
         }
-        let (message, trailers) = read(url, body).await?;
+        let body = self.room.read(body, self.max_answer, declared).await;
+        let WholeBody { data, trailers } = body.map_err(|error| unread(url, error))?;
         // A refusal without any message has its status before the body.
         let status = if trailers.contains_key(STATUS) {
             trailers
@@ -238,7 +264,7 @@ impl GrpcClient {
             parts.headers
         };
         ended_well(url, &status)?;
-        unframe(url, message)
+        unframe(url, data.freeze())
     }
 }
 
@@ -300,22 +326,24 @@ fn unframe(url: &str, mut framed: Bytes) -> Result<Bytes, GrpcError> {
     Ok(framed)
 }
 
-/// The body of an answer, and what comes behind it.
-async fn read(url: &str, mut body: Incoming) -> Result<(Bytes, HeaderMap), GrpcError> {
-    let (mut message, mut trailers) = (BytesMut::new(), HeaderMap::new());
-    while let Some(frame) = body.frame().await {
-        match frame
-            .map_err(|source| unanswered(url, source.into()))?
-            .into_data()
-        {
-            Ok(data) => message.extend_from_slice(&data),
-            Err(frame) => trailers.extend(frame.into_trailers().unwrap_or_default()),
-        }
-        if message.len() > MAX_ANSWER {
-            return Err(garbage(url, format!("it has more than {MAX_ANSWER} bytes")));
-        }
+/// How many bytes the message that begins so has in all.
+fn declared(mut beginning: &[u8]) -> Option<usize> {
+    if beginning.len() < FRAME_HEAD {
+        return None;
     }
-    Ok((message.freeze(), trailers))
+    beginning.advance(1);
+    FRAME_HEAD.checked_add(beginning.get_u32() as usize)
+}
+
+fn unread(url: &str, error: BodyError) -> GrpcError {
+    match error {
+        BodyError::Broken(source) => unanswered(url, source),
+        BodyError::TooLarge(most) => GrpcError::TooLarge {
+            url: url.to_owned(),
+            most,
+        },
+        BodyError::TooSlow(_) => garbage(url, error.to_string()),
+    }
 }
 
 /// What the status behind an answer says.

@@ -26,7 +26,7 @@ use tokio::sync::{Semaphore, watch};
 
 use super::{
     connectors::{AskConnectors, ConnectorError},
-    grpc::{GrpcClient, GrpcError, Transport},
+    grpc::{GrpcClient, GrpcError, MAX_ANSWER, Transport},
 };
 
 /// Begins jobs, tells of them and ends them.
@@ -45,6 +45,11 @@ const NOT_REQUESTED: &str = "its list is requested next";
 const REQUESTED: &str = "its list is requested, and there is no answer yet";
 /// The host of requests while it is not known which connector takes their task type.
 const UNROUTED: &str = "connectors";
+/// The most bytes that are read of an answer to CreateTask: twice what a status can hold, so that a job which no status
+/// can hold is deleted.
+const MAX_CREATED: usize = 512 << 10;
+/// The same for DeleteTask, which answers nothing.
+const MAX_DELETED: usize = 16 << 10;
 const CREATE: &str = "CreateTask";
 const GET: &str = "GetTask";
 const DELETE: &str = "DeleteTask";
@@ -280,9 +285,17 @@ impl GrpcConnectors {
             let why = format!("connector {name} has no endpoint");
             return Err(ConnectorError::NoConnector(why));
         };
+        let client = client.reading(match method {
+            CREATE => MAX_CREATED,
+            DELETE => MAX_DELETED,
+            _ => MAX_ANSWER,
+        });
         let path = format!("{service}/{method}");
         let answered = client.call(&path, request, policy).await;
         answered.map_err(|error| match error {
+            GrpcError::TooLarge { most, .. } if method == CREATE => {
+                ConnectorError::TooLarge { most }
+            }
             GrpcError::Refused { code, message, .. } => ConnectorError::Refused {
                 connector: name.to_owned(),
                 operation: method,
@@ -294,6 +307,7 @@ impl GrpcConnectors {
             | GrpcError::NotConnected { .. }
             | GrpcError::Broken { .. }
             | GrpcError::TimedOut { .. }
+            | GrpcError::TooLarge { .. }
             | GrpcError::Garbage { .. }) => ConnectorError::NoAnswer {
                 connector: name.to_owned(),
                 operation: method,
@@ -344,8 +358,14 @@ impl AskConnectors for GrpcConnectors {
         };
         match &call.request {
             Request::Create(request) => {
-                let response = self.job(connector, CREATE, &**request).await?;
-                Ok(Some(Answer::Created { response, by }))
+                let created = self.job(connector, CREATE, &**request).await;
+                match created {
+                    Ok(response) => Ok(Some(Answer::Created { response, by })),
+                    Err(ConnectorError::TooLarge { most }) => {
+                        Ok(Some(Answer::CreatedTooLarge(most)))
+                    }
+                    Err(error) => Err(error),
+                }
             }
             Request::Get(request) => {
                 let _worker = match self.workers.get(connector.name) {

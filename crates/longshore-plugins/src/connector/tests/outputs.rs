@@ -1,4 +1,4 @@
-//! Outputs that connectors return.
+//! Large answers of connectors, and the outputs that they return.
 
 use longshore_proto::flyteidl2::core::LiteralMap;
 
@@ -20,6 +20,18 @@ fn outputs_are_taken_from_a_connector_that_returns_them() {
     let mut world = World::launched();
     let step = world.step(false, told(&json!({"phase": "SUCCEEDED"})));
     assert_eq!(step.outputs, None);
+}
+
+#[test]
+fn a_job_whose_answer_was_not_read_fails_its_task_and_no_other_one_is_begun() {
+    let step = World::announced().step(true, Some(Answer::CreatedTooLarge(1000)));
+    assert_eq!((step.call, step.abort), (None, None));
+    assert_eq!(
+        digest(&step.info),
+        "PermanentFailure User ResourceMetaTooLarge: the connector answered CreateTask with more than 1000 bytes, and a \
+         TaskAction stores at most 262144 bytes of a resource_meta: the job runs on unseen; expected a connector that \
+         identifies its jobs by less, delete the job there"
+    );
 }
 
 #[test]

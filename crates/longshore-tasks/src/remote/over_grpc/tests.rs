@@ -364,6 +364,34 @@ fn what_is_sent_again_has_a_time_limit_and_the_begin_of_a_job_has_none_of_ours()
     assert_eq!(of(limited), [secs(5), secs(120), secs(5)]);
 }
 
+#[tokio::test]
+async fn no_more_is_read_of_the_answer_to_create_task_than_a_delete_needs() {
+    let endpoint = server::serve(|path: String, body| async move {
+        if path.ends_with("ListConnectors") {
+            return Answered::Status(12, "unimplemented");
+        }
+        let request: CreateTaskRequest = server::read(&body);
+        let n = request.output_prefix.parse().unwrap();
+        server::ok(&CreateTaskResponse {
+            resource_meta: vec![7; n],
+        })
+    });
+    let section = json!({"defaultConnector": {"endpoint": endpoint.await}});
+    let connectors = GrpcConnectors::new(&config(section), &Permit::always()).unwrap();
+    for (n, is_read) in [(300 << 10, true), (600 << 10, false), (9 << 20, false)] {
+        let created = ask(&connectors, &create("t", &n.to_string())).await;
+        match created.unwrap() {
+            Some(Answer::Created { response, .. }) => {
+                assert!(is_read && response.resource_meta == vec![7; n], "{n} bytes");
+            }
+            Some(Answer::CreatedTooLarge(most)) => {
+                assert_eq!((is_read, most), (false, MAX_CREATED));
+            }
+            other => panic!("expected that it was created, found {other:?}"),
+        }
+    }
+}
+
 #[test]
 fn an_endpoint_that_is_none_is_named() {
     let config = config(json!({"connectors": {"c": {"endpoint": "https://c"}}}));
