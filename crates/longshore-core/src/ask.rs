@@ -44,6 +44,22 @@ pub trait Question: Clone + fmt::Debug + PartialEq + Send + Sync + 'static {
         false
     }
 
+    /// Whether its answer may be dropped where there is no room for it: the question only reads, and is asked again.
+    fn may_drop_answer(&self) -> bool {
+        false
+    }
+
+    /// How many bytes the question holds of an answer to another question of its key. Where that answer gives its room
+    /// back, the question is dropped, too.
+    fn held_bytes(&self) -> usize {
+        0
+    }
+
+    /// How many bytes an answer holds, as far as foreign systems decide upon that.
+    fn answer_bytes(_: &Self::Answer) -> usize {
+        0
+    }
+
     /// The id of this question among those of its key.
     fn id(&self) -> QuestionId {
         QuestionId {
@@ -153,6 +169,8 @@ pub enum NoAnswer {
     Unreachable,
     /// An answer that is too large, or is not of the expected form.
     NotUnderstood,
+    /// An answer was dropped, because other answers that wait for their use take all the room.
+    NoRoom,
 }
 
 impl NoAnswer {
@@ -163,6 +181,7 @@ impl NoAnswer {
             Self::TimedOut => "timed_out",
             Self::Unreachable => "unreachable",
             Self::NotUnderstood => "not_understood",
+            Self::NoRoom => "no_room",
         }
     }
 }

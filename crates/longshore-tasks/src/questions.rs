@@ -18,6 +18,7 @@ use longshore_api::flyte::TaskActionStatus;
 use longshore_core::Question;
 use longshore_plugins::{Answer, CacheKey, Call, JobOutputs, Request};
 use longshore_proto::flyteidl2::core::LiteralMap;
+use prost::Message;
 
 use crate::{
     catalog::{CatalogCacheStatus, Entry, Hit, Metadata},
@@ -253,6 +254,40 @@ impl Question for TaskQuestion {
         }
     }
 
+    fn may_drop_answer(&self) -> bool {
+        Self::only_reads(self.kind())
+    }
+
+    fn held_bytes(&self) -> usize {
+        if let Self::Copy { outputs, .. } = self {
+            outputs.len()
+        } else {
+            0
+        }
+    }
+
+    /// Other answers are short, or were made so.
+    fn answer_bytes(answer: &TaskAnswer) -> usize {
+        match answer {
+            TaskAnswer::Inputs(Ok(Some(inputs))) => inputs.encoded_len(),
+            TaskAnswer::Found(Some(Hit::Literals(outputs))) | TaskAnswer::Cached(Ok(outputs)) => {
+                outputs.len()
+            }
+            TaskAnswer::Connector(Answer::Created { response, .. }) => response.resource_meta.len(),
+            TaskAnswer::Inputs(_)
+            | TaskAnswer::Found(_)
+            | TaskAnswer::Cached(_)
+            | TaskAnswer::Connector(_)
+            | TaskAnswer::Done
+            | TaskAnswer::Outcome(_)
+            | TaskAnswer::Key(_)
+            | TaskAnswer::Exists(_)
+            | TaskAnswer::Reserved(_)
+            | TaskAnswer::Put(_)
+            | TaskAnswer::Reported(_) => 0,
+        }
+    }
+
     fn is_recorded_first(&self) -> bool {
         self.kind() == CREATE
     }
@@ -444,6 +479,30 @@ mod tests {
         };
         assert_eq!(question("a").host(), question("b").host());
         assert_eq!(question("a").whom(), "the connector of a");
+    }
+
+    #[test]
+    fn what_foreign_systems_may_send_much_of_is_counted() {
+        let large = Bytes::from_static(&[7; 1000]);
+        let inputs = LiteralMap {
+            literals: [("i".repeat(1000), Default::default())].into(),
+        };
+        let job = Answer::Created {
+            response: longshore_proto::flyteidl2::connector::CreateTaskResponse {
+                resource_meta: vec![7; 1000],
+            },
+            by: longshore_plugins::Teller::default(),
+        };
+        for answer in [
+            TaskAnswer::Inputs(Ok(Some(Arc::new(inputs)))),
+            TaskAnswer::Found(Some(Hit::Literals(large.clone()))),
+            TaskAnswer::Cached(Ok(large)),
+            TaskAnswer::Connector(job),
+        ] {
+            let n_bytes = TaskQuestion::answer_bytes(&answer);
+            assert!((1000..1010).contains(&n_bytes), "{n_bytes} of {answer:?}");
+        }
+        assert_eq!(TaskQuestion::answer_bytes(&TaskAnswer::Done), 0);
     }
 
     #[test]

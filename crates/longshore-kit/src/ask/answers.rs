@@ -6,7 +6,7 @@ use jiff::{SignedDuration, Timestamp};
 use longshore_core::{AskError, Asked, Incarnation, Question, QuestionId};
 use tokio::{task::AbortHandle, time::Instant};
 
-use super::fair::Share;
+use super::{fair::Share, room::Held};
 
 /// How long a turn is kept for a plan that records and asks.
 const TURN: Duration = Duration::from_secs(10);
@@ -169,6 +169,8 @@ pub(super) struct Said<A> {
     pub(super) instant: Instant,
     pub(super) ticket: u64,
     pub(super) result: Result<A, AskError>,
+    /// Of a large answer.
+    pub(super) _room: Option<Held>,
 }
 
 impl<A: Clone> Said<A> {

@@ -9,6 +9,8 @@
 //! 3. The answer, or the reason why there is none, leads to a round of the key. `observe` finds it in [`Answers`] and
 //!    cannot take it: it stays until a plan says [`Action::Used`](longshore_core::Action::Used), after the record of
 //!    what it means, or asks again.
+//!    Only an answer that may be asked for again and for which there is no room goes before that
+//!    ([`AskLimits::answer_bytes`]): the kit asks for it again.
 //! 4. What was asked about an object that is gone, or about another
 //!    [incarnation](longshore_core::Incarnation) of it, is cancelled and forgotten.
 //!
@@ -23,6 +25,7 @@ mod answers;
 mod asks;
 mod fair;
 mod rate;
+mod room;
 mod table;
 #[cfg(test)]
 mod tests;
@@ -54,6 +57,9 @@ const SHARE: usize = 4;
 pub struct AskLimits {
     /// In all; default 256.
     pub in_flight: usize,
+    /// How many bytes of large answers may wait for their use; default 64 MiB. Where an answer has no room, those that have
+    /// waited the longest give theirs back, and are asked for again later.
+    pub answer_bytes: usize,
     /// Of each kind that has no limits of its own.
     pub each: KindLimits,
     /// Of kinds with limits of their own.
@@ -85,6 +91,7 @@ impl Default for AskLimits {
     fn default() -> Self {
         Self {
             in_flight: 256,
+            answer_bytes: 64 << 20,
             each: KindLimits::default(),
             kinds: BTreeMap::new(),
             rates: BTreeMap::new(),

@@ -15,8 +15,11 @@ use super::{
     AskLimits,
     answers::{Answers, Failures, Lapse, Moved, OfKey, Said, Slot, Stage, Step, UnderWay},
     fair::{FairQueue, Share},
+    room::{Entry, Room},
 };
 use crate::controller::Key;
+
+mod give_way;
 
 /// All questions of a controller.
 ///
@@ -33,6 +36,7 @@ pub(super) struct Table<K, Q: Question> {
     turns: BTreeMap<(Instant, u64), (K, QuestionId)>,
     /// Those that are on record, and counted: the next ones to be sent.
     ready: VecDeque<(K, QuestionId, u64)>,
+    room: Room<K>,
     n_tickets: u64,
 }
 
@@ -66,6 +70,7 @@ impl<K: Key, Q: Question> Table<K, Q> {
     pub(super) fn new(limits: AskLimits) -> Self {
         Self {
             keys: BTreeMap::new(),
+            room: Room::new(limits.answer_bytes),
             queue: FairQueue::new(limits),
             waiting: BTreeMap::new(),
             later: BTreeMap::new(),
@@ -293,6 +298,15 @@ impl<K: Key, Q: Question> Table<K, Q> {
         result: Result<Q::Answer, AskError>,
         now: Now,
     ) -> bool {
+        let entry = Entry {
+            key: key.clone(),
+            id: id.clone(),
+            ticket,
+        };
+        let n_bytes = result.as_ref().map_or(0, Q::answer_bytes);
+        let Ok(room) = self.room_for(entry, n_bytes, now) else {
+            return false;
+        };
         let Some(slot) = slot(&mut self.keys, key, id) else {
             return false;
         };
@@ -319,6 +333,7 @@ impl<K: Key, Q: Question> Table<K, Q> {
             instant: now.instant,
             ticket,
             result,
+            _room: room,
         };
         if is_news {
             slot.before = None;

@@ -29,6 +29,7 @@ mod habits;
 mod leases;
 mod lives;
 mod rates;
+mod room;
 mod turns;
 
 /// A clock that goes with the paused time of the test.
@@ -56,6 +57,8 @@ struct Get {
     host: String,
     about: &'static str,
     every: Option<Duration>,
+    /// Bytes of the answer to another question.
+    holds: usize,
 }
 
 impl Get {
@@ -65,6 +68,7 @@ impl Get {
             host: host.to_owned(),
             about: "",
             every: None,
+            holds: 0,
         }
     }
 }
@@ -90,6 +94,18 @@ impl Question for Get {
 
     fn is_recorded_first(&self) -> bool {
         self.kind == CREATE
+    }
+
+    fn may_drop_answer(&self) -> bool {
+        self.kind == "get"
+    }
+
+    fn held_bytes(&self) -> usize {
+        self.holds
+    }
+
+    fn answer_bytes(answer: &String) -> usize {
+        answer.len()
     }
 }
 
