@@ -6,6 +6,7 @@
 //! `store` (durability).
 
 mod admission;
+mod auth;
 mod crd;
 mod error;
 mod expiry;

@@ -1,9 +1,10 @@
-//! Reviews of identity and permissions. A client with the bearer token may do everything.
+//! Reviews of identity and permissions. Every user may do everything.
 
 use http::{Response, StatusCode};
 use serde_json::{Value, json};
 
 use super::{
+    auth::UserInfo,
     error::{ApiError, Result},
     http::{
         body::{self, ApiBody},
@@ -18,7 +19,7 @@ pub(crate) struct Review {
     pub(crate) plural: &'static str,
     pub(crate) kind: &'static str,
     pub(crate) is_namespaced: bool,
-    answer: fn() -> Value,
+    answer: fn(&UserInfo) -> Value,
 }
 
 const AUTHORIZATION: &str = "authorization.k8s.io";
@@ -30,7 +31,7 @@ pub(crate) const ALL: &[Review] = &[
         plural: "selfsubjectreviews",
         kind: "SelfSubjectReview",
         is_namespaced: false,
-        answer: || json!({"userInfo": user()}),
+        answer: |user| json!({"userInfo": user.to_json()}),
     },
     Review {
         group: AUTHORIZATION,
@@ -51,7 +52,7 @@ pub(crate) const ALL: &[Review] = &[
         plural: "selfsubjectrulesreviews",
         kind: "SelfSubjectRulesReview",
         is_namespaced: false,
-        answer: || {
+        answer: |_| {
             json!({
                 "incomplete": false,
                 "resourceRules": [{"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"]}],
@@ -68,16 +69,7 @@ pub(crate) const ALL: &[Review] = &[
     },
 ];
 
-/// The one user.
-const USER: &str = "longshore-admin";
-const GROUPS: &[&str] = &["system:masters", "system:authenticated"];
-
-/// The `userInfo` of the one user, in reviews and for webhooks.
-pub(crate) fn user() -> Value {
-    json!({"username": USER, "groups": GROUPS})
-}
-
-fn allowed() -> Value {
+fn allowed(_: &UserInfo) -> Value {
     json!({"allowed": true})
 }
 
@@ -93,14 +85,18 @@ pub(crate) fn find(path: &ResourcePath) -> Option<&'static Review> {
     ALL.iter().find(is_it)
 }
 
-/// Fills in the status of a review.
-pub(crate) fn answer(review: &Review, mut asked: Value) -> Result<Response<ApiBody>> {
+/// Fills in the status of a review that a user asks for.
+pub(crate) fn answer(
+    review: &Review,
+    user: &UserInfo,
+    mut asked: Value,
+) -> Result<Response<ApiBody>> {
     let Some(members) = asked.as_object_mut() else {
         let message = "the object provided is unrecognized: expected a JSON object";
         return Err(ApiError::bad_request(message));
     };
     members.insert("kind".into(), review.kind.into());
     members.insert("apiVersion".into(), format!("{}/v1", review.group).into());
-    members.insert("status".into(), (review.answer)());
+    members.insert("status".into(), (review.answer)(user));
     Ok(body::json(StatusCode::CREATED, &asked))
 }

@@ -25,6 +25,7 @@ use super::{
 };
 use crate::server::{
     Server,
+    auth::UserInfo,
     error::{ApiError, Result},
     openapi,
     patch::PatchType,
@@ -127,7 +128,8 @@ where
         if parts.method != Method::POST {
             return Err(ApiError::method_not_allowed());
         }
-        return reviews::answer(review, input.read(body).await?.decoded()?);
+        let asked = input.read(body).await?.decoded()?;
+        return reviews::answer(review, &user(&parts), asked);
     }
     let Some(served) = server
         .registry
@@ -169,6 +171,12 @@ async fn to_the_end(
     tokio::spawn(write).await.map_err(ApiError::internal)?
 }
 
+/// The user of a request, whom the wire has found; the requests of this process are those of the administrator.
+fn user(parts: &Parts) -> Arc<UserInfo> {
+    let found = parts.extensions.get::<Arc<UserInfo>>();
+    found.map_or_else(|| Arc::new(UserInfo::admin()), Arc::clone)
+}
+
 fn content_type(parts: &Parts) -> &str {
     let header = parts.headers.get(CONTENT_TYPE);
     header.and_then(|value| value.to_str().ok()).unwrap_or("")
@@ -194,6 +202,7 @@ fn call(
     let clock = Arc::clone(&server.clock);
     Ok(Call {
         server,
+        user: user(parts),
         rendering: Rendering::new(form, row_object, Arc::clone(&served.resource), clock),
         served: served.resource,
         collection: served.collection,

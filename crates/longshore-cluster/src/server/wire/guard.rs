@@ -24,6 +24,7 @@ use tower::{BoxError, Service};
 
 use super::{Limits, credentials::SERVER_NAMES};
 use crate::server::{
+    auth::UserInfo,
     error::{ApiError, Result},
     http::{
         body::{self, ApiBody, Live},
@@ -62,19 +63,20 @@ impl Rules {
         }
     }
 
-    /// Lets a request in, or says why not.
-    fn admit(&self, uri: &Uri, headers: &HeaderMap) -> Result<OwnedSemaphorePermit> {
+    /// Finds the user of a request, and lets the request in, or says why not.
+    fn admit(&self, uri: &Uri, headers: &HeaderMap) -> Result<(UserInfo, OwnedSemaphorePermit)> {
         self.check_host(uri, headers)?;
-        self.check_token(uri, headers)?;
+        let user = self.authenticate(uri, headers)?;
         refuse_impersonation(headers)?;
         let gate = if is_long_running(uri) {
             &self.watches
         } else {
             &self.requests
         };
-        Arc::clone(gate)
+        let permit = Arc::clone(gate)
             .try_acquire_owned()
-            .map_err(|_| ApiError::too_many_requests())
+            .map_err(|_| ApiError::too_many_requests())?;
+        Ok((user, permit))
     }
 
     /// Refuses requests for other hosts: a web page that rebinds its name to this address would
@@ -98,11 +100,11 @@ impl Rules {
         }
     }
 
-    fn check_token(&self, uri: &Uri, headers: &HeaderMap) -> Result<()> {
+    fn authenticate(&self, uri: &Uri, headers: &HeaderMap) -> Result<UserInfo> {
         let Some(header) = headers.get(AUTHORIZATION) else {
             let first = uri.path().split('/').nth(1).unwrap_or("");
             return if ANONYMOUS.contains(&first) {
-                Ok(())
+                Ok(UserInfo::anonymous())
             } else {
                 Err(ApiError::unauthorized())
             };
@@ -115,7 +117,7 @@ impl Rules {
             .map(|(_, token)| token.trim());
         match token {
             // Digests, so that the time of the comparison reveals nothing about the token.
-            Some(token) if digest(token) == self.token => Ok(()),
+            Some(token) if digest(token) == self.token => Ok(UserInfo::admin()),
             Some(_) | None => Err(ApiError::unauthorized()),
         }
     }
@@ -177,10 +179,13 @@ where
         Poll::Ready(Ok(()))
     }
 
-    fn call(&mut self, request: Request<B>) -> Self::Future {
+    fn call(&mut self, mut request: Request<B>) -> Self::Future {
         let rules = Arc::clone(&self.rules);
         let answer = match rules.admit(request.uri(), request.headers()) {
-            Ok(permit) => Ok((permit, self.service.call(request))),
+            Ok((user, permit)) => {
+                request.extensions_mut().insert(Arc::new(user));
+                Ok((permit, self.service.call(request)))
+            }
             Err(error) => Err(error),
         };
         async move {
