@@ -30,4 +30,4 @@ pub use cluster::{Cluster, ClusterBuilder};
 pub use server::{
     ApiBody, ApiService, Clock, Durability, LogError, LogOptions, LogStream, OpenError, PodLogs,
 };
-pub use server::{Limits, ServeConfig, ServeError, Serving};
+pub use server::{Limits, Listening, ServeConfig, ServeError, Serving};

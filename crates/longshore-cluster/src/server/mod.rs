@@ -40,6 +40,7 @@ use std::{
 };
 
 use admission::Admission;
+use auth::{Authentication, KeyError};
 use expiry::Expiry;
 use hub::{Change, Collection, Draft, Expected, Hub, Key, Object};
 use jiff::Timestamp;
@@ -50,7 +51,7 @@ use store::{FileStore, Loaded, MemoryStore, Store};
 
 pub use self::http::body::ApiBody;
 pub use self::http::service::ApiService;
-pub use self::wire::{Limits, ServeConfig, ServeError, Serving};
+pub use self::wire::{Limits, Listening, ServeConfig, ServeError, Serving};
 pub use logs::{LogError, LogOptions, LogStream, PodLogs};
 pub use store::{Durability, OpenError};
 
@@ -78,6 +79,7 @@ pub(crate) struct Server {
     hub: Arc<Hub>,
     registry: Registry,
     admission: Admission,
+    auth: Authentication,
     clock: Clock,
     random: Random,
     expiry: Expiry,
@@ -109,7 +111,16 @@ impl Server {
     ) -> Result<Arc<Server>, OpenError> {
         let (durability, window) = (settings.durability, settings.watch_window);
         let store = FileStore::open(directory, durability, window)?;
-        Server::open(Box::new(store), directory, settings)
+        let server = Server::open(Box::new(store), directory, settings)?;
+        let path = auth::key_path(directory);
+        server
+            .auth
+            .keep_key(directory)
+            .map_err(|error| match error {
+                KeyError::File(error) => OpenError::from_io(&path, error),
+                error @ KeyError::Key(_) => OpenError::damaged(&path, error),
+            })?;
+        Ok(server)
     }
 
     /// A server with what its store has kept at a place.
@@ -125,6 +136,7 @@ impl Server {
         let server = Arc::new(Server {
             hub: Arc::new(hub),
             admission: Admission::new(&registry),
+            auth: Authentication::new(&registry),
             registry,
             clock: settings.clock,
             random: settings
@@ -237,6 +249,11 @@ impl Server {
 
     pub(crate) fn webhook_client_authority(&self) -> Result<String, rcgen::Error> {
         self.admission.client_authority()
+    }
+
+    /// What this server takes tokens for, and who their users are.
+    pub(crate) fn authentication(&self) -> &Authentication {
+        &self.auth
     }
 
     fn now(&self) -> Timestamp {

@@ -12,6 +12,10 @@ pub(crate) const GROUP_MASTERS: &str = "system:masters";
 pub(crate) const GROUP_AUTHENTICATED: &str = "system:authenticated";
 /// The group of all others.
 pub(crate) const GROUP_UNAUTHENTICATED: &str = "system:unauthenticated";
+/// The group of all service accounts; with a colon and a namespace behind it, of those of the namespace.
+pub(crate) const GROUP_SERVICE_ACCOUNTS: &str = "system:serviceaccounts";
+/// The key of `extra` that says with which credentials a user came.
+pub(super) const CREDENTIAL_ID: &str = "authentication.kubernetes.io/credential-id";
 /// The user of a request without credentials.
 const ANONYMOUS: &str = "system:anonymous";
 
@@ -43,6 +47,37 @@ impl UserInfo {
         UserInfo {
             username: ANONYMOUS.to_owned(),
             groups: vec![GROUP_UNAUTHENTICATED.to_owned()],
+            ..UserInfo::default()
+        }
+    }
+
+    /// The user whom a client certificate names; `digest` is that of the certificate, in hexadecimal.
+    pub(crate) fn of_certificate<'a>(
+        name: &str,
+        groups: impl Iterator<Item = &'a str>,
+        digest: &str,
+    ) -> UserInfo {
+        let authenticated = std::iter::once(GROUP_AUTHENTICATED);
+        UserInfo {
+            username: name.to_owned(),
+            groups: groups.chain(authenticated).map(str::to_owned).collect(),
+            extra: BTreeMap::from([(
+                CREDENTIAL_ID.to_owned(),
+                vec![format!("X509SHA256={digest}")],
+            )]),
+            ..UserInfo::default()
+        }
+    }
+
+    /// A service account; its uid and what its token says beyond that are not there yet.
+    pub(crate) fn service_account(namespace: &str, name: &str) -> UserInfo {
+        UserInfo {
+            username: format!("system:serviceaccount:{namespace}:{name}"),
+            groups: vec![
+                GROUP_SERVICE_ACCOUNTS.to_owned(),
+                format!("{GROUP_SERVICE_ACCOUNTS}:{namespace}"),
+                GROUP_AUTHENTICATED.to_owned(),
+            ],
             ..UserInfo::default()
         }
     }

@@ -25,7 +25,7 @@ use super::{
 };
 use crate::server::{
     Server,
-    auth::UserInfo,
+    auth::{self, UserInfo},
     error::{ApiError, Result},
     openapi,
     patch::PatchType,
@@ -33,7 +33,7 @@ use crate::server::{
     registry::{Resource, Served},
     reviews,
     schema::{self, FieldValidation},
-    subresources::{binding, ephemeral, eviction, finalize, log, scale},
+    subresources::{binding, ephemeral, eviction, finalize, log, scale, token},
     tables::RowObject,
     verbs::{
         Call, Warnings, create,
@@ -59,6 +59,10 @@ impl fmt::Debug for ApiService {
 impl ApiService {
     pub(crate) fn new(server: Arc<Server>) -> ApiService {
         ApiService { server }
+    }
+
+    pub(crate) fn server(&self) -> Arc<Server> {
+        Arc::clone(&self.server)
     }
 }
 
@@ -101,6 +105,11 @@ where
 {
     let path = match Route::parse(parts.uri.path()) {
         Route::Other(path) => {
+            if parts.method == Method::GET
+                && let Some(document) = auth::document(&server.auth, &path)?
+            {
+                return Ok(document);
+            }
             let Some(path) = path.strip_prefix("openapi/") else {
                 return Ok(discovery::other(&parts.method, &path));
             };
@@ -129,7 +138,7 @@ where
             return Err(ApiError::method_not_allowed());
         }
         let asked = input.read(body).await?.decoded()?;
-        return reviews::answer(review, &user(&parts), asked);
+        return reviews::answer(review, &server, &user(&parts), asked);
     }
     let Some(served) = server
         .registry
@@ -350,6 +359,7 @@ async fn on_subresource(
         ("pods", "binding", "POST") => binding::bind(call, input.decoded()?).await,
         ("pods", "eviction", "POST") => eviction::evict(call, input.decoded()?).await,
         ("pods", "log", "GET") => log::log(call).await,
+        ("serviceaccounts", "token", "POST") => token::request(call, input.decoded()?).await,
         ("pods", "ephemeralcontainers", "GET") => get::get(call).await,
         ("pods", "ephemeralcontainers", "PUT") => {
             let asked = input.decoded()?;
@@ -370,7 +380,8 @@ async fn on_subresource(
             Ok(rewrite(call, Part::Private, change).await?.respond(call))
         }
         ("pods", "binding" | "eviction" | "log" | "ephemeralcontainers", _)
-        | ("namespaces", "finalize", _) => Err(ApiError::method_not_allowed()),
+        | ("namespaces", "finalize", _)
+        | ("serviceaccounts", "token", _) => Err(ApiError::method_not_allowed()),
         _ => Err(ApiError::no_such_resource()),
     }
 }
