@@ -6,8 +6,8 @@ use jiff::Timestamp;
 use serde_json::Value;
 
 use crate::server::{
-    ApiService, Clock, Durability, Listening, OpenError, PodLogs, ServeConfig, ServeError, Server,
-    Serving, Settings, wire,
+    ApiService, Clock, Durability, Listening, OpenError, PodIdentity, PodLogs, ServeConfig,
+    ServeError, Server, Serving, Settings, wire,
 };
 
 /// An embedded cluster: an API server and its objects. Clones share it.
@@ -129,6 +129,7 @@ pub struct ClusterBuilder {
     bookmark_interval: Duration,
     seed: Option<u64>,
     durability: Durability,
+    pod_identity: PodIdentity,
 }
 
 impl fmt::Debug for ClusterBuilder {
@@ -155,6 +156,7 @@ impl Default for ClusterBuilder {
             bookmark_interval,
             seed: None,
             durability: Durability::Strict,
+            pod_identity: PodIdentity::default(),
         }
     }
 }
@@ -190,6 +192,12 @@ impl ClusterBuilder {
         self
     }
 
+    /// Whether new pods need a service account. Default: [`PodIdentity::None`].
+    pub fn pod_identity(mut self, pod_identity: PodIdentity) -> Self {
+        self.pod_identity = pod_identity;
+        self
+    }
+
     /// Builds the cluster in memory.
     pub fn build(self) -> Cluster {
         let server = Server::in_memory(self.settings());
@@ -212,6 +220,7 @@ impl ClusterBuilder {
             bookmark_interval: self.bookmark_interval,
             seed: self.seed,
             durability: self.durability,
+            pod_identity: self.pod_identity,
         }
     }
 }

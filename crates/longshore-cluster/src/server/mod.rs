@@ -49,6 +49,7 @@ use registry::{Registry, Served, Strategy};
 use serde_json::json;
 use store::{FileStore, Loaded, MemoryStore, Store};
 
+pub use self::admission::PodIdentity;
 pub use self::http::body::ApiBody;
 pub use self::http::service::ApiService;
 pub use self::wire::{Limits, Listening, ServeConfig, ServeError, Serving};
@@ -72,6 +73,8 @@ pub(crate) struct Settings {
     pub(crate) seed: Option<u64>,
     /// When a write is answered; of no meaning in memory.
     pub(crate) durability: Durability,
+    /// Whether new pods need a service account.
+    pub(crate) pod_identity: PodIdentity,
 }
 
 /// All state of one API server.
@@ -80,6 +83,7 @@ pub(crate) struct Server {
     registry: Registry,
     admission: Admission,
     auth: Authentication,
+    pod_identity: PodIdentity,
     clock: Clock,
     random: Random,
     expiry: Expiry,
@@ -137,6 +141,7 @@ impl Server {
             hub: Arc::new(hub),
             admission: Admission::new(&registry),
             auth: Authentication::new(&registry),
+            pod_identity: settings.pod_identity,
             registry,
             clock: settings.clock,
             random: settings

@@ -104,23 +104,7 @@ where
     B::Error: Into<BoxError>,
 {
     let path = match Route::parse(parts.uri.path()) {
-        Route::Other(path) => {
-            if parts.method == Method::GET
-                && let Some(document) = auth::document(&server.auth, &path)?
-            {
-                return Ok(document);
-            }
-            let Some(path) = path.strip_prefix("openapi/") else {
-                return Ok(discovery::other(&parts.method, &path));
-            };
-            let request = openapi::Request {
-                method: &parts.method,
-                path,
-                query: &query,
-                headers: &parts.headers,
-            };
-            return openapi::answer(&server.openapi, &server.registry, &request);
-        }
+        Route::Other(path) => return other(&server, &parts, &path, &query),
         Route::Discovery(path) => {
             return match parts.method {
                 Method::GET => discovery::describe(&server.registry, &path, &parts.headers),
@@ -169,6 +153,25 @@ where
         let _client = client_gone.drop_guard();
         to_the_end(answer).await
     }
+}
+
+/// Answers about paths outside of groups and versions.
+fn other(server: &Server, parts: &Parts, path: &str, query: &Query) -> Result<Response<ApiBody>> {
+    if parts.method == Method::GET
+        && let Some(document) = auth::document(&server.auth, path)?
+    {
+        return Ok(document);
+    }
+    let Some(path) = path.strip_prefix("openapi/") else {
+        return Ok(discovery::other(&parts.method, path));
+    };
+    let request = openapi::Request {
+        method: &parts.method,
+        path,
+        query,
+        headers: &parts.headers,
+    };
+    openapi::answer(&server.openapi, &server.registry, &request)
 }
 
 /// Runs a write to its end, also when the client disconnects in its middle: what follows from a
