@@ -1,6 +1,7 @@
 //! The life of one pod on this node: collect facts, decide, do it, wait for the next fact.
 
 mod probing;
+mod refreshing;
 
 use std::{collections::BTreeMap, net::Ipv4Addr, path::PathBuf, sync::Arc, time::Duration};
 
@@ -18,7 +19,7 @@ use super::{
     directory,
     model::{AttemptState, BegunStop, Desired, Local, Preparation, Stop, StopCause},
     publish::{Outcome, PodRef},
-    resolve::{Specs, resolve},
+    resolve::{Resolved, Specs, resolve},
     shim_link::ShimLink,
     status,
 };
@@ -30,6 +31,7 @@ use crate::{
     probes::{Outcome as ProbeOutcome, Probers},
     refusal::Refusal,
     shim::protocol::{AttemptId, Command, ExitReason, Report},
+    sources::Tokens,
     volumes::memory_dir,
 };
 
@@ -48,7 +50,8 @@ enum Fact {
     Report(Report),
     Probed(ProbeOutcome),
     ShimGone,
-    Prepared(Result<Specs, Refusal>, OwnedSemaphorePermit),
+    Prepared(Result<Resolved, Refusal>, OwnedSemaphorePermit),
+    Refreshed(Result<(Tokens, Vec<Refusal>), Refusal>),
     Published(serde_json::Value, Outcome),
     Deleted(Outcome),
     Done,
@@ -72,6 +75,8 @@ pub(crate) struct Actor {
     desired: Desired,
     local: Local,
     specs: Specs,
+    /// What the volumes hold.
+    tokens: Tokens,
     link: Option<ShimLink>,
     /// Held from the preparation to the first report: bounds how many pods start at a time.
     permit: Option<OwnedSemaphorePermit>,
@@ -108,6 +113,7 @@ impl Actor {
             pod,
             local,
             specs: BTreeMap::new(),
+            tokens: Tokens::new(),
             link,
             permit: None,
             work: FuturesUnordered::new(),
@@ -115,6 +121,7 @@ impl Actor {
             shared,
         };
         actor.recall_health();
+        actor.recall_tokens();
         Ok(actor)
     }
 
@@ -190,6 +197,7 @@ impl Actor {
             Fact::Probed(outcome) => self.learn_probe(outcome),
             Fact::ShimGone => self.learn_shim_is_gone(),
             Fact::Prepared(result, permit) => self.learn_prepared(result, permit),
+            Fact::Refreshed(result) => self.learn_refreshed(result),
             Fact::Published(status, outcome) => {
                 self.local.publication.is_in_flight = false;
                 if self.learn_outcome(outcome) {
@@ -264,9 +272,10 @@ impl Actor {
         }
     }
 
-    fn learn_prepared(&mut self, result: Result<Specs, Refusal>, permit: OwnedSemaphorePermit) {
-        let ready = result.and_then(|specs| {
-            self.specs = specs;
+    fn learn_prepared(&mut self, result: Result<Resolved, Refusal>, permit: OwnedSemaphorePermit) {
+        let ready = result.and_then(|resolved| {
+            self.specs = resolved.specs;
+            self.keep_tokens(resolved.tokens);
             self.start_shim()
                 .map_err(|e| Refusal::io("start the shim", &e))
         });
@@ -335,6 +344,7 @@ impl Actor {
         match action {
             Action::Prepare => self.prepare(),
             Action::Start(id) => self.start(id).await,
+            Action::Refresh => self.refresh(),
             Action::Stop(cause) => self.stop(cause, now).await,
             Action::End(id) => self.end(id, now).await,
             Action::KillOne(id) => self.kill_one(id).await,
@@ -374,10 +384,11 @@ impl Actor {
         }
         let (shared, pod, dir) = (self.shared.clone(), self.pod.clone(), self.dir.clone());
         let (acknowledged_at, pod_ip) = (self.local.acknowledged_at, self.pod_ip);
+        let known = self.tokens.clone();
         self.work.push(Box::pin(async move {
             let permit = shared.start_permit().await;
             let result = match directory::remember(&dir, &pod, acknowledged_at) {
-                Ok(()) => resolve(&shared, &pod, pod_ip, &dir).await,
+                Ok(()) => resolve(&shared, &pod, pod_ip, &dir, &known).await,
                 Err(e) => Err(Refusal::io(&format!("make {}", dir.display()), &e)),
             };
             Fact::Prepared(result, permit)

@@ -33,6 +33,8 @@ pub(crate) enum Action {
     Prepare,
     /// Have the shim start an attempt.
     Start(AttemptId),
+    /// Read what the pod refers to again, and bring its volumes up to date.
+    Refresh,
     /// Ask every container to end.
     Stop(StopCause),
     /// Ask one container to end, because a probe has given it up.
@@ -99,6 +101,9 @@ pub(crate) fn decide(desired: &Desired, local: &Local, status: &Value, now: Time
         }
     }
     let is_over = matches!(outlook, Outlook::Over(_));
+    if !is_over {
+        decide_refresh(local, now, &mut plan);
+    }
     decide_publication(desired, local, status, is_over, now, &mut plan);
     let is_told = desired.is_over || local.publication.written.as_ref() == Some(status);
     if is_over && is_told {
@@ -222,6 +227,22 @@ fn decide_running(
                 again_at: Some(at), ..
             } => wake(plan, *at),
         },
+    }
+}
+
+/// Tokens are renewed also while containers are being stopped: their last words may need one.
+fn decide_refresh(local: &Local, now: Timestamp, plan: &mut Plan) {
+    let refresh = &local.refresh;
+    let Some(due_at) = refresh.due_at.filter(|_| local.has_shim) else {
+        return;
+    };
+    if refresh.is_in_flight {
+        return;
+    }
+    if due_at <= now {
+        plan.actions.push(Action::Refresh);
+    } else {
+        wake(plan, due_at);
     }
 }
 

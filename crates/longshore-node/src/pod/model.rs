@@ -151,6 +151,7 @@ pub(crate) struct Local {
     /// The object is gone from the API server.
     pub(crate) is_gone: bool,
     pub(crate) publication: Publication,
+    pub(crate) refresh: Refresh,
 }
 
 /// How far the way to a running shim is.
@@ -233,6 +234,16 @@ pub(crate) struct Publication {
     pub(crate) is_deleted: bool,
 }
 
+/// When the volumes of files get new content.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Refresh {
+    /// `None` while nothing in them changes by itself.
+    pub(crate) due_at: Option<Timestamp>,
+    pub(crate) is_in_flight: bool,
+    /// In a row.
+    pub(crate) n_failures: u32,
+}
+
 impl Local {
     pub(crate) fn new(acknowledged_at: Timestamp) -> Self {
         Self {
@@ -247,6 +258,7 @@ impl Local {
             begun_stop: None,
             is_gone: false,
             publication: Publication::default(),
+            refresh: Refresh::default(),
         }
     }
 

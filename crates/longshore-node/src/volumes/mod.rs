@@ -49,6 +49,15 @@ pub(crate) fn prepare(store: &Store<'_>) -> Result<BTreeMap<String, PathBuf>, Re
         .collect()
 }
 
+/// Brings the volumes of files up to date. One that cannot be stays as it is; returns why.
+pub(crate) fn refresh(store: &Store<'_>) -> Vec<Refusal> {
+    let volumes = store.pod.spec.iter().flat_map(|s| &s.volumes).flatten();
+    let of_files = volumes.filter(|volume| files::is_of_files(volume));
+    of_files
+        .filter_map(|volume| prepare_one(store, volume).err())
+        .collect()
+}
+
 fn prepare_one(store: &Store<'_>, volume: &Volume) -> Result<PathBuf, Refusal> {
     let failed = |e: io::Error| Refusal {
         event: "FailedMount",

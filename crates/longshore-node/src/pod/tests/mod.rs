@@ -136,6 +136,12 @@ impl Case {
         self
     }
 
+    fn refreshing(mut self, due_at: i64, is_in_flight: bool) -> Self {
+        self.local.refresh.due_at = Some(t(due_at));
+        self.local.refresh.is_in_flight = is_in_flight;
+        self
+    }
+
     fn gone(mut self) -> Self {
         self.local.is_gone = true;
         self
