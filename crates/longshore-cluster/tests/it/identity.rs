@@ -15,7 +15,8 @@ use tokio_rustls::client::TlsStream;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 use crate::{
-    harness::{Api, PODS, eventually, pod},
+    harness::{Api, CONFIG_MAPS, PODS, config_map, eventually, pod},
+    judge::Judge,
     wire::{Served, read_to_end, served},
 };
 
@@ -421,4 +422,31 @@ async fn a_certificate_of_the_cluster_names_a_user_and_others_need_a_token() {
             assert_eq!(info["groups"], groups);
         }
     }
+}
+
+#[tokio::test]
+async fn webhooks_are_told_who_sends_a_request() {
+    let served = served(Cluster::in_memory(), Limits::default());
+    let judge = Judge::start();
+    let api = Api::new(&served.cluster);
+    let webhook = json!({
+        "name": "one.example.com", "admissionReviewVersions": ["v1"], "sideEffects": "None",
+        "clientConfig": {"url": format!("{}/allow", judge.url()), "caBundle": judge.ca_bundle()},
+        "rules": [{
+            "operations": ["CREATE"], "apiGroups": [""], "apiVersions": ["v1"], "resources": ["configmaps"],
+        }],
+    });
+    let path = "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations";
+    let registration = json!({"metadata": {"name": "one"}, "webhooks": [webhook]});
+    api.make(path, registration).await;
+    api.make(ACCOUNTS, json!({"metadata": {"name": "a"}})).await;
+    let token = token(&api, "a", json!({})).await;
+    let (_, user) = bearer(&served, &token).await;
+    let stream = served.connect().await;
+    let (code, made) = send(stream, "POST", CONFIG_MAPS, &token, &config_map("m", "v")).await;
+    assert_eq!(code, 201, "{made}");
+    let asked = judge.asked("/allow");
+    assert_eq!(asked.len(), 1);
+    assert_eq!(asked[0]["userInfo"], user);
+    assert_eq!(user["username"], "system:serviceaccount:default:a");
 }
