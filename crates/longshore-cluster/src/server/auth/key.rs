@@ -71,11 +71,12 @@ impl SigningKey {
 
     pub(super) fn sign(&self, message: &[u8]) -> Result<Vec<u8>, Unspecified> {
         let signature = self.pair.sign(&SystemRandom::new(), message)?;
-        Ok(signature.as_ref().to_vec())
+        let bytes: &[u8] = signature.as_ref();
+        Ok(bytes.to_vec())
     }
 
     pub(super) fn has_signed(&self, message: &[u8], signature: &[u8]) -> bool {
-        let public = self.pair.public_key().as_ref();
+        let public: &[u8] = self.pair.public_key().as_ref();
         UnparsedPublicKey::new(&ECDSA_P256_SHA256_FIXED, public)
             .verify(message, signature)
             .is_ok()
@@ -84,7 +85,7 @@ impl SigningKey {
     /// The public key in the form of RFC 7517.
     pub(super) fn to_jwk(&self) -> Value {
         // An uncompressed point: one byte of form, and then both coordinates.
-        let point = self.pair.public_key().as_ref();
+        let point: &[u8] = self.pair.public_key().as_ref();
         let coordinate = |from: usize, to: usize| {
             BASE64_URL_SAFE_NO_PAD.encode(point.get(from..to).unwrap_or_default())
         };

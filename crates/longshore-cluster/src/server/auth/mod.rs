@@ -91,7 +91,8 @@ impl Authentication {
         if keys.is_kept {
             return Ok(());
         }
-        match (SigningKey::read(&path)?, keys.all.first()) {
+        let present = keys.all.first().map(Arc::clone);
+        match (SigningKey::read(&path)?, present) {
             (Some(kept), _) => keys.all.insert(0, Arc::new(kept)),
             (None, Some(present)) => present.write(&path)?,
             (None, None) => {

@@ -30,6 +30,16 @@ async fn kubectl_finds_its_way() {
         .await;
     script.expect("auth can-i delete nodes", "yes").await;
     script.expect("auth whoami", "longshore-admin").await;
+    script
+        .expect(
+            "create serviceaccount robot",
+            "serviceaccount/robot created",
+        )
+        .await;
+    // The head of each signed token begins so.
+    script
+        .expect("create token robot --duration 10m", "eyJ")
+        .await;
     script.expect("get --raw /readyz", "ok").await;
     script
         .refuse("get nothings", "the server doesn't have a resource type")
