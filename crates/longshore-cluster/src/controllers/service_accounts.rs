@@ -98,40 +98,38 @@ enum Action {
     ReplaceBundle(ConfigMap),
 }
 
+/// The account comes last: new pods wait for it, and then find the certificate there.
 fn decide(observed: &Observed, root_ca: Option<&str>) -> Vec<Action> {
-    let mut actions = Vec::new();
-    let Some(namespace) = &observed.namespace else {
-        return actions;
-    };
-    if namespace.metadata.deletion_timestamp.is_some() {
-        return actions;
+    let namespace = observed.namespace.as_ref();
+    let is_live = namespace.is_some_and(|it| it.metadata.deletion_timestamp.is_none());
+    if !is_live {
+        return Vec::new();
     }
-    if !observed.has_account {
-        actions.push(Action::CreateAccount);
-    }
-    let Some(root_ca) = root_ca else {
-        return actions;
-    };
+    let bundle = root_ca.and_then(|root_ca| decide_bundle(observed.bundle.as_ref(), root_ca));
+    let account = (!observed.has_account).then_some(Action::CreateAccount);
+    bundle.into_iter().chain(account).collect()
+}
+
+fn decide_bundle(present: Option<&ConfigMap>, root_ca: &str) -> Option<Action> {
     let data = BTreeMap::from([(BUNDLE_KEY.to_owned(), root_ca.to_owned())]);
-    match &observed.bundle {
+    match present {
         None => {
             let mut bundle = ConfigMap {
                 data: Some(data),
                 ..ConfigMap::default()
             };
             bundle.metadata.name = Some(BUNDLE.to_owned());
-            actions.push(Action::CreateBundle(bundle));
+            Some(Action::CreateBundle(bundle))
         }
         Some(bundle) if bundle.data.as_ref() != Some(&data) => {
             let bundle = ConfigMap {
                 data: Some(data),
                 ..bundle.clone()
             };
-            actions.push(Action::ReplaceBundle(bundle));
+            Some(Action::ReplaceBundle(bundle))
         }
-        Some(_) => {}
+        Some(_) => None,
     }
-    actions
 }
 
 async fn settle(client: &Client, namespace: &str, root_ca: Option<&str>) -> Result<(), Error> {
@@ -201,12 +199,12 @@ mod tests {
         let good = json!({"metadata": {}, "data": {"ca.crt": "PEM"}});
         let old = json!({"metadata": {}, "data": {"ca.crt": "OLD", "more": ""}});
         let null = Value::Null;
-        let all = ["create account", "create bundle"];
+        let all = ["create bundle", "create account"];
         let (both, replace) = (&all[..], &["replace bundle"][..]);
         for (namespace, has_account, bundle, root_ca, expected) in [
             (&live, false, &null, Some("PEM"), both),
-            (&live, false, &null, None, &all[..1]),
-            (&live, true, &null, Some("PEM"), &all[1..]),
+            (&live, false, &null, None, &all[1..]),
+            (&live, true, &null, Some("PEM"), &all[..1]),
             (&live, true, &old, Some("PEM"), replace),
             (&live, true, &good, Some("PEM"), &all[..0]),
             (&going, false, &null, Some("PEM"), &all[..0]),
