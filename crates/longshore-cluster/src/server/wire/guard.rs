@@ -21,7 +21,12 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
 use tower::{BoxError, Service};
 
-use super::{Limits, clients::ClientCertificate, credentials::SERVER_NAMES};
+use super::{
+    Limits,
+    clients::ClientCertificate,
+    credentials::SERVER_NAMES,
+    upgrade::{Lease, asked_protocol},
+};
 use crate::server::{
     Server,
     auth::{ISSUER, UserInfo},
@@ -73,7 +78,7 @@ impl Rules {
         self.check_host(uri, headers)?;
         let user = self.authenticate(uri, headers, certificate)?;
         refuse_impersonation(headers)?;
-        let gate = if is_long_running(uri) {
+        let gate = if is_long_running(uri, headers) {
             &self.watches
         } else {
             &self.requests
@@ -163,12 +168,26 @@ fn host_of(authority: &str) -> &str {
     }
 }
 
-/// Whether the answer may go on for long: a watch, or a log that is followed.
-fn is_long_running(uri: &Uri) -> bool {
+/// Whether the answer may go on for long: a watch, a log that is followed, a connection that becomes something else, or
+/// what a pod answers.
+fn is_long_running(uri: &Uri, headers: &HeaderMap) -> bool {
+    if asked_protocol(headers).is_some() || is_proxied(uri) {
+        return true;
+    }
     let query = Query::parse(uri.query().unwrap_or(""));
     ["watch", "follow"]
         .iter()
         .any(|option| matches!(query.flag(option), Ok(Some(true))))
+}
+
+/// Whether a pod or service answers the request: its body and its answer take as long as they take.
+fn is_proxied(uri: &Uri) -> bool {
+    let mut segments = uri.path().split('/').filter(|it| !it.is_empty());
+    let starts = [segments.next(), segments.next(), segments.next()];
+    let kind = segments.nth(1);
+    starts == [Some("api"), Some("v1"), Some("namespaces")]
+        && matches!(kind, Some("pods" | "services"))
+        && segments.nth(1) == Some("proxy")
 }
 
 /// The API behind its rules.
@@ -199,10 +218,14 @@ where
 
     fn call(&mut self, mut request: Request<B>) -> Self::Future {
         let rules = Arc::clone(&self.rules);
+        let is_proxied = is_proxied(request.uri());
         let certificate = request.extensions().get::<ClientCertificate>();
         let answer = match rules.admit(request.uri(), request.headers(), certificate) {
             Ok((user, permit)) => {
                 request.extensions_mut().insert(user);
+                let permit = Arc::new(permit);
+                let lease = Lease::new(Arc::clone(&permit), rules.closing.clone());
+                request.extensions_mut().insert(lease);
                 Ok((permit, self.service.call(request)))
             }
             Err(error) => Err(error),
@@ -212,6 +235,10 @@ where
                 Ok(admitted) => admitted,
                 Err(error) => return Ok(body::failure(&error)),
             };
+            if is_proxied {
+                let Ok(response) = answer.await;
+                return Ok(hold(response, permit, &rules.closing));
+            }
             match tokio::time::timeout(rules.limits.request_timeout, answer).await {
                 Ok(Ok(response)) => Ok(hold(response, permit, &rules.closing)),
                 Err(_) => Ok(body::failure(&ApiError::timed_out())),
@@ -224,7 +251,7 @@ where
 /// Keeps the request counted until its answer is through, and ends one without end at shutdown.
 fn hold(
     response: Response<ApiBody>,
-    permit: OwnedSemaphorePermit,
+    permit: Arc<OwnedSemaphorePermit>,
     closing: &CancellationToken,
 ) -> Response<ApiBody> {
     let is_live = response.extensions().get::<Live>().is_some();
@@ -243,7 +270,7 @@ fn hold(
 struct Held {
     body: ApiBody,
     closing: Option<Pin<Box<WaitForCancellationFutureOwned>>>,
-    _permit: OwnedSemaphorePermit,
+    _permit: Arc<OwnedSemaphorePermit>,
 }
 
 impl Body for Held {
@@ -372,5 +399,31 @@ mod tests {
         assert_eq!(admit("/api/v1/pods?watch=true").unwrap_err().code, 429);
         drop(request);
         assert!(admit("/api/v1/pods").is_ok());
+    }
+
+    #[test]
+    fn what_can_last_is_counted_with_the_watches() {
+        for (path, upgrade, expected) in [
+            ("/api/v1/pods", "", false),
+            ("/api/v1/pods?watch=1", "", true),
+            ("/api/v1/namespaces/a/pods/b/log?follow=true", "", true),
+            (
+                "/api/v1/namespaces/a/pods/b/exec?command=x",
+                "websocket",
+                true,
+            ),
+            ("/api/v1/namespaces/a/pods/b:80/proxy/x", "", true),
+            ("/api/v1/namespaces/a/services/b/proxy", "", true),
+            ("/api/v1/namespaces/a/configmaps/proxy", "", false),
+            ("/api/v1/namespaces/proxy/pods/b/status", "", false),
+        ] {
+            let mut headers = HeaderMap::new();
+            if !upgrade.is_empty() {
+                headers.insert(http::header::CONNECTION, "Upgrade".parse().unwrap());
+                headers.insert(http::header::UPGRADE, upgrade.parse().unwrap());
+            }
+            let found = is_long_running(&path.parse().unwrap(), &headers);
+            assert_eq!(found, expected, "{path}");
+        }
     }
 }

@@ -8,6 +8,8 @@ mod credentials;
 mod files;
 mod guard;
 mod steady;
+pub(crate) mod upgrade;
+pub(crate) mod websocket;
 
 use std::{
     fmt, io,
