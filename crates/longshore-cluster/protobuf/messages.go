@@ -12,12 +12,14 @@ import (
 	"strconv"
 	"strings"
 
+	apiextensions "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/client-go/kubernetes/scheme"
+	apiregistration "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
 )
 
 // Field is one field of a message.
@@ -44,6 +46,26 @@ var special = map[reflect.Type]string{
 	reflect.TypeFor[intstr.IntOrString]():   "intOrString",
 	reflect.TypeFor[runtime.RawExtension](): "json",
 	reflect.TypeFor[metav1.FieldsV1]():      "json",
+	reflect.TypeFor[apiextensions.JSON]():   "json",
+}
+
+// Messages that are a schema or something else in JSON.
+var schemas = map[reflect.Type]string{
+	reflect.TypeFor[apiextensions.JSONSchemaPropsOrBool]():        "schemaOrBoolean",
+	reflect.TypeFor[apiextensions.JSONSchemaPropsOrArray]():       "schemaOrList",
+	reflect.TypeFor[apiextensions.JSONSchemaPropsOrStringArray](): "schemaOrTexts",
+}
+
+// Kinds of other modules, and those of the machinery that are sent.
+var others = []struct {
+	kind   string
+	goType reflect.Type
+}{
+	{"apiextensions.k8s.io/v1 ConversionReview", reflect.TypeFor[apiextensions.ConversionReview]()},
+	{"apiextensions.k8s.io/v1 CustomResourceDefinition", reflect.TypeFor[apiextensions.CustomResourceDefinition]()},
+	{"apiregistration.k8s.io/v1 APIService", reflect.TypeFor[apiregistration.APIService]()},
+	{"meta.k8s.io/v1 PartialObjectMetadata", reflect.TypeFor[metav1.PartialObjectMetadata]()},
+	{"v1 Status", reflect.TypeFor[metav1.Status]()},
 }
 
 func main() {
@@ -61,6 +83,9 @@ func main() {
 				catalog.Kinds[version+" "+kind] = catalog.message(known[kind])
 			}
 		}
+	}
+	for _, other := range others {
+		catalog.Kinds[other.kind] = catalog.message(other.goType)
 	}
 	if err := json.NewEncoder(os.Stdout).Encode(catalog); err != nil {
 		panic(err)
@@ -118,6 +143,9 @@ func (catalog *Catalog) shape(goType reflect.Type) any {
 	if name, isSpecial := special[goType]; isSpecial {
 		return name
 	}
+	if name, isSchema := schemas[goType]; isSchema {
+		return map[string]any{name: catalog.message(reflect.TypeFor[apiextensions.JSONSchemaProps]())}
+	}
 	if _, isMessage := reflect.PointerTo(goType).MethodByName("Unmarshal"); isMessage && goType.Kind() == reflect.Slice {
 		return "texts" // A list of strings in a message of its own.
 	}
@@ -131,6 +159,8 @@ func (catalog *Catalog) shape(goType reflect.Type) any {
 		return "boolean"
 	case reflect.Int, reflect.Int32, reflect.Int64:
 		return "integer"
+	case reflect.Float64:
+		return "double"
 	case reflect.Slice:
 		if goType.Elem().Kind() == reflect.Uint8 {
 			return "bytes"

@@ -206,8 +206,8 @@ impl ApiError {
     }
 
     pub(crate) fn not_acceptable() -> ApiError {
-        let message =
-            "only the following media types are accepted: application/json, application/yaml";
+        let message = "only the following media types are accepted: application/json, application/yaml, \
+             application/vnd.kubernetes.protobuf";
         ApiError::new(406, "NotAcceptable", message)
     }
 

@@ -24,6 +24,7 @@ mod lists;
 mod patches;
 mod pods;
 mod properties;
+mod protobuf;
 mod rollouts;
 mod tables;
 mod warnings;

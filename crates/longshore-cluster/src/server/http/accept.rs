@@ -2,7 +2,10 @@
 
 use http::{HeaderMap, header::ACCEPT};
 
-use crate::server::error::{ApiError, Result};
+use crate::server::{
+    error::{ApiError, Result},
+    protobuf,
+};
 
 /// The form of the objects in an answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -20,23 +23,36 @@ pub(crate) enum Form {
 pub(crate) enum Encoding {
     Json,
     Yaml,
+    Protobuf,
 }
 
-/// Chooses the first form in the client's list of preferences that this server has.
-pub(crate) fn negotiate(headers: &HeaderMap) -> Result<Form> {
+/// Which objects have a message in protobuf. The metadata of any object does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Messages {
+    /// Whole objects do: those of built-in kinds.
+    Whole,
+    /// Only their metadata does: custom resources.
+    Metadata,
+}
+
+/// Chooses the first form and encoding in the client's list of preferences that this server has.
+pub(crate) fn negotiate(headers: &HeaderMap, messages: Messages) -> Result<(Form, Encoding)> {
     preferences(headers)
-        .find_map(|preference| preference.form())
+        .find_map(|preference| Some((preference.form(messages)?, preference.encoding())))
         .ok_or_else(ApiError::not_acceptable)
 }
 
-/// How to write the answer: YAML where a client prefers that to JSON.
+/// How to write an answer that may be of any kind.
 pub(crate) fn encoding(headers: &HeaderMap) -> Encoding {
+    negotiate(headers, Messages::Whole).map_or(Encoding::Json, |(_, encoding)| encoding)
+}
+
+/// How to write an answer that has no message in protobuf.
+pub(crate) fn encoding_without_messages(headers: &HeaderMap) -> Encoding {
     preferences(headers)
-        .find(|preference| preference.form().is_some())
-        .map_or(Encoding::Json, |preference| match preference.media_type {
-            "application/yaml" => Encoding::Yaml,
-            _ => Encoding::Json,
-        })
+        .filter(Preference::is_structured)
+        .find(|preference| preference.form(Messages::Metadata).is_some())
+        .map_or(Encoding::Json, |preference| preference.encoding())
 }
 
 /// Whether the client wants all groups in one document rather than the plain list.
@@ -53,7 +69,9 @@ pub(crate) fn wants_aggregated_discovery(headers: &HeaderMap) -> bool {
 
 /// Whether JSON is among what the client takes.
 pub(crate) fn takes_json(headers: &HeaderMap) -> bool {
-    preferences(headers).any(|preference| preference.form() == Some(Form::Whole))
+    preferences(headers)
+        .filter(Preference::is_structured)
+        .any(|preference| preference.form(Messages::Whole) == Some(Form::Whole))
 }
 
 /// Whether this very media type is among what the client takes.
@@ -104,16 +122,26 @@ impl Preference<'_> {
         )
     }
 
-    fn form(&self) -> Option<Form> {
-        if !self.is_structured() {
+    fn encoding(&self) -> Encoding {
+        match self.media_type {
+            "application/yaml" => Encoding::Yaml,
+            protobuf::MEDIA_TYPE => Encoding::Protobuf,
+            _ => Encoding::Json,
+        }
+    }
+
+    fn form(&self, messages: Messages) -> Option<Form> {
+        let is_protobuf = self.media_type == protobuf::MEDIA_TYPE;
+        if !is_protobuf && !self.is_structured() {
             return None;
         }
         match (self.shape, self.version) {
+            ("", _) if is_protobuf && messages == Messages::Metadata => None,
             ("", _) => Some(Form::Whole),
             ("PartialObjectMetadata" | "PartialObjectMetadataList", "v1" | "") => {
                 Some(Form::Metadata)
             }
-            ("Table", "v1" | "") => Some(Form::Table),
+            ("Table", "v1" | "") if !is_protobuf => Some(Form::Table),
             _ => None,
         }
     }
@@ -123,38 +151,80 @@ impl Preference<'_> {
 mod tests {
     use super::*;
 
+    fn accepting(accept: &str) -> HeaderMap {
+        let mut headers = HeaderMap::new();
+        if !accept.is_empty() {
+            headers.insert(ACCEPT, accept.parse().unwrap());
+        }
+        headers
+    }
+
     #[test]
     fn the_first_form_that_exists_wins() {
+        use {Encoding::*, Form::*};
         let kubectl = "application/json;as=Table;v=v1;g=meta.k8s.io,application/json";
-        for (accept, form, expected) in [
-            ("", Some(Form::Whole), Encoding::Json),
-            ("*/*", Some(Form::Whole), Encoding::Json),
-            (kubectl, Some(Form::Table), Encoding::Json),
-            ("application/yaml", Some(Form::Whole), Encoding::Yaml),
+        let metadata = "application/vnd.kubernetes.protobuf;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json";
+        for (accept, built_in, custom) in [
+            ("", Some((Whole, Json)), Some((Whole, Json))),
+            ("*/*", Some((Whole, Json)), Some((Whole, Json))),
+            (kubectl, Some((Table, Json)), Some((Table, Json))),
+            ("application/yaml", Some((Whole, Yaml)), Some((Whole, Yaml))),
             (
                 "application/vnd.kubernetes.protobuf, application/json",
-                Some(Form::Whole),
-                Encoding::Json,
+                Some((Whole, Protobuf)),
+                Some((Whole, Json)),
+            ),
+            (
+                "application/json, application/vnd.kubernetes.protobuf",
+                Some((Whole, Json)),
+                Some((Whole, Json)),
             ),
             (
                 "application/json;as=Table;v=v1beta1;g=meta.k8s.io,application/json",
-                Some(Form::Whole),
-                Encoding::Json,
+                Some((Whole, Json)),
+                Some((Whole, Json)),
             ),
             (
                 "application/json;as=PartialObjectMetadataList;v=v1;g=meta.k8s.io",
-                Some(Form::Metadata),
-                Encoding::Json,
+                Some((Metadata, Json)),
+                Some((Metadata, Json)),
             ),
-            ("application/vnd.kubernetes.protobuf", None, Encoding::Json),
-            ("text/html", None, Encoding::Json),
+            (
+                metadata,
+                Some((Metadata, Protobuf)),
+                Some((Metadata, Protobuf)),
+            ),
+            (
+                "application/vnd.kubernetes.protobuf;as=Table;v=v1;g=meta.k8s.io",
+                None,
+                None,
+            ),
+            (
+                "application/vnd.kubernetes.protobuf",
+                Some((Whole, Protobuf)),
+                None,
+            ),
+            ("text/html", None, None),
         ] {
-            let mut headers = HeaderMap::new();
-            if !accept.is_empty() {
-                headers.insert(ACCEPT, accept.parse().unwrap());
-            }
-            assert_eq!(negotiate(&headers).ok(), form, "{accept}");
-            assert_eq!(encoding(&headers), expected, "{accept}");
+            let headers = accepting(accept);
+            let found = |messages| negotiate(&headers, messages).ok();
+            assert_eq!(found(Messages::Whole), built_in, "{accept}");
+            assert_eq!(found(Messages::Metadata), custom, "{accept}");
+        }
+    }
+
+    #[test]
+    fn what_has_no_message_is_json_or_yaml() {
+        for (accept, expected) in [
+            ("application/vnd.kubernetes.protobuf", Encoding::Json),
+            (
+                "application/vnd.kubernetes.protobuf,application/yaml",
+                Encoding::Yaml,
+            ),
+        ] {
+            let headers = accepting(accept);
+            assert_eq!(encoding(&headers), Encoding::Protobuf, "{accept}");
+            assert_eq!(encoding_without_messages(&headers), expected, "{accept}");
         }
     }
 

@@ -19,7 +19,7 @@ use crate::server::{
     protobuf,
 };
 
-/// The body of an answer. Each event of a watch is one frame, a line of JSON.
+/// The body of an answer. Each event of a watch is one frame: a line of JSON, or a message behind its length.
 pub type ApiBody = UnsyncBoxBody<Bytes, BoxError>;
 
 /// Largest request body, as upstream.
@@ -98,6 +98,11 @@ pub(crate) fn json_bytes(code: StatusCode, bytes: Bytes) -> Response<ApiBody> {
     respond(code, "application/json", full(bytes))
 }
 
+/// An answer of an object in protobuf.
+pub(crate) fn protobuf_bytes(code: StatusCode, bytes: Bytes) -> Response<ApiBody> {
+    respond(code, protobuf::MEDIA_TYPE, full(bytes))
+}
+
 /// An answer of a JSON value.
 pub(crate) fn json(code: StatusCode, value: &Value) -> Response<ApiBody> {
     json_bytes(code, value.to_string().into())
@@ -119,6 +124,10 @@ pub(crate) fn not_modified() -> Response<ApiBody> {
 /// at once.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Live;
+
+/// Marks a response whose objects have no message in protobuf, so that nobody reads them to find out.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct NoMessage;
 
 /// An answer that goes on.
 pub(crate) fn stream(

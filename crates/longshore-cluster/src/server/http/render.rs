@@ -6,10 +6,11 @@ use std::{fmt, sync::Arc};
 use bytes::{BufMut, Bytes, BytesMut};
 use serde_json::{Value, json};
 
-use super::accept::Form;
+use super::accept::{Encoding, Form};
 use crate::server::{
     Clock,
     hub::{EventType, Object, frame_of},
+    protobuf::{self, ListBody},
     registry::Resource,
     tables::{self, RowObject},
 };
@@ -18,6 +19,8 @@ use crate::server::{
 #[derive(Clone)]
 pub(crate) struct Rendering {
     form: Form,
+    /// The encoding of lists and watches; the last step of a response rewrites the others.
+    encoding: Encoding,
     /// The resource as the client has addressed it.
     served: Arc<Resource>,
     row_object: RowObject,
@@ -45,11 +48,22 @@ impl Rendering {
     ) -> Rendering {
         Rendering {
             form,
+            encoding: Encoding::Json,
             served,
             row_object,
             clock,
             has_named_columns: false,
         }
+    }
+
+    /// The same with lists and events in this encoding.
+    pub(crate) fn encoded_as(self, encoding: Encoding) -> Rendering {
+        Rendering { encoding, ..self }
+    }
+
+    /// Whether lists and events are messages.
+    pub(crate) fn is_protobuf(&self) -> bool {
+        self.encoding == Encoding::Protobuf
     }
 
     fn is_stored_form(&self, object: &Object) -> bool {
@@ -140,8 +154,31 @@ impl Rendering {
         out.put_slice(item.to_string().as_bytes());
     }
 
-    /// The line of a watch event.
+    /// A list in protobuf; `None` when its items have no message.
+    pub(crate) fn message_list(&self, metadata: &Value, objects: &[Arc<Object>]) -> Option<Bytes> {
+        let (list_kind, api_version) = self.list_type();
+        let kind = list_kind.strip_suffix("List")?;
+        let mut list = ListBody::new(&api_version, kind)?;
+        for object in objects {
+            list.push(&self.value(object.value()));
+        }
+        Some(list.finish(&list_kind, metadata).into())
+    }
+
+    /// A watch event that was made up, of an object in the client's form.
+    pub(crate) fn event_of(&self, event: &str, object: &Value) -> Bytes {
+        let message = match self.encoding {
+            Encoding::Protobuf => protobuf::watch_frame(event, object),
+            Encoding::Json | Encoding::Yaml => None,
+        };
+        message.unwrap_or_else(|| frame_of(event, object))
+    }
+
+    /// A watch event: a line, or a message behind its length.
     pub(crate) fn frame(&mut self, event: EventType, object: &Object) -> Bytes {
+        if self.is_protobuf() {
+            return self.event_of(event.name(), &self.value(object.value()));
+        }
         if self.is_stored_form(object) {
             return object.frame(event);
         }
@@ -153,7 +190,7 @@ impl Rendering {
         frame_of(event.name(), &shown)
     }
 
-    /// The line of a bookmark.
+    /// The event of a bookmark.
     pub(crate) fn bookmark(&self, revision: u64, annotations: Option<Value>) -> Bytes {
         let mut metadata = json!({"resourceVersion": revision.to_string()});
         if let Some(annotations) = annotations {
@@ -168,13 +205,11 @@ impl Rendering {
                     "rows": [{"cells": [], "object": {"kind": "PartialObjectMetadata",
                         "apiVersion": "meta.k8s.io/v1", "metadata": metadata}}],
                 });
-                return frame_of("BOOKMARK", &table);
+                return self.event_of("BOOKMARK", &table);
             }
         };
-        frame_of(
-            "BOOKMARK",
-            &json!({"kind": kind, "apiVersion": api_version, "metadata": metadata}),
-        )
+        let object = json!({"kind": kind, "apiVersion": api_version, "metadata": metadata});
+        self.event_of("BOOKMARK", &object)
     }
 
     /// `kind` and `apiVersion` of a list.

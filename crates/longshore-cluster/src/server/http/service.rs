@@ -15,8 +15,8 @@ use tokio_util::sync::CancellationToken;
 use tower::{BoxError, Service};
 
 use super::{
-    accept::{Form, negotiate},
-    body::{self, ApiBody},
+    accept::{Encoding, Form, Messages, negotiate},
+    body::{self, ApiBody, NoMessage},
     discovery,
     present::Presentation,
     query::Query,
@@ -143,7 +143,10 @@ where
     let (method, subresource) = (parts.method, path.subresource);
     let is_read = method == Method::GET;
     let answer = async move {
-        let answer = dispatch(&method, subresource.as_deref(), &call, &input).await?;
+        let mut answer = dispatch(&method, subresource.as_deref(), &call, &input).await?;
+        if call.served.custom.is_some() && !call.rendering.is_protobuf() {
+            answer.extensions_mut().insert(NoMessage);
+        }
         Ok(call.with_warnings(answer))
     };
     if is_read {
@@ -202,10 +205,14 @@ fn call(
     parts: &Parts,
 ) -> Result<Call> {
     let is_log = path.subresource.as_deref() == Some("log");
-    let form = if is_log {
-        Form::Whole
+    let messages = match served.resource.custom {
+        Some(_) => Messages::Metadata,
+        None => Messages::Whole,
+    };
+    let (form, encoding) = if is_log {
+        (Form::Whole, Encoding::Json)
     } else {
-        negotiate(&parts.headers)?
+        negotiate(&parts.headers, messages)?
     };
     let row_object = RowObject::asked(&query)?;
     let warnings = Warnings::default();
@@ -215,7 +222,8 @@ fn call(
     Ok(Call {
         server,
         user: user(parts),
-        rendering: Rendering::new(form, row_object, Arc::clone(&served.resource), clock),
+        rendering: Rendering::new(form, row_object, Arc::clone(&served.resource), clock)
+            .encoded_as(encoding),
         served: served.resource,
         collection: served.collection,
         namespace: path.namespace.clone(),

@@ -46,6 +46,8 @@ pub(super) enum Shape {
     Text,
     Boolean,
     Integer,
+    /// A floating point number.
+    Double,
     /// Base64 in JSON.
     Bytes,
     /// `Time`: a message that is text in JSON, with whole seconds.
@@ -56,7 +58,7 @@ pub(super) enum Shape {
     Quantity,
     /// `IntOrString`: a message that is a number or text in JSON.
     IntOrString,
-    /// `RawExtension` and `FieldsV1`: JSON in a message.
+    /// `RawExtension`, `FieldsV1` and `JSON`: JSON in a message.
     Json,
     /// A list of texts in a message of its own.
     Texts,
@@ -67,6 +69,12 @@ pub(super) enum Shape {
     Pointer(Box<Shape>),
     /// The fields of a message, by its place.
     Message(usize),
+    /// A schema, whose fields are the message at this place, or a boolean.
+    SchemaOrBoolean(usize),
+    /// A schema, or a list of schemas.
+    SchemaOrList(usize),
+    /// A schema, or a list of texts.
+    SchemaOrTexts(usize),
 }
 
 impl Catalog {
@@ -91,6 +99,16 @@ impl Catalog {
             _ => api_version,
         };
         self.kinds.get(&format!("{version} {kind}")).copied()
+    }
+
+    /// The place of the message of a list's metadata. A Status has the same metadata, in its first field.
+    pub(super) fn list_metadata(&self) -> Option<usize> {
+        let status = self.kind("v1", "Status")?;
+        if let Shape::Message(place) = self.fields(status).first()?.shape {
+            Some(place)
+        } else {
+            None
+        }
     }
 
     /// The fields of a message.

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use jiff::Timestamp;
 use k8s_openapi::ByteString;
-use serde_json::{Map, Value, json};
+use serde_json::{Map, Number, Value, json};
 
 use super::{
     DecodeError,
@@ -16,11 +16,18 @@ use super::{
 /// largest objects that can be stored have far fewer.
 const VALUE_LIMIT: usize = 1 << 18;
 
+/// Most values inside of each other: schemas may be nested. JSON parsers of servers and clients refuse a few more levels.
+const LEVEL_LIMIT: usize = 120;
+
+const TOO_DEEP: DecodeError = DecodeError::TooDeep { limit: LEVEL_LIMIT };
+
 /// Decodes one object.
 pub(super) struct Decoder<'a> {
     catalog: &'a Catalog,
     /// Values that may still come.
     n_left: usize,
+    /// Values that may still be inside of the one that is decoded.
+    n_levels_left: usize,
     /// The path of the field that is decoded: `spec.containers`.
     path: Vec<&'a str>,
 }
@@ -30,6 +37,7 @@ impl<'a> Decoder<'a> {
         Decoder {
             catalog,
             n_left: VALUE_LIMIT,
+            n_levels_left: LEVEL_LIMIT,
             path: Vec::new(),
         }
     }
@@ -84,7 +92,7 @@ impl<'a> Decoder<'a> {
 
     /// The JSON value of a field; `None` for a field that JSON leaves out.
     fn field(&mut self, field: &Field, pieces: &[Piece<'_>]) -> Result<Option<Value>, DecodeError> {
-        if field.when == When::Present && pieces.is_empty() {
+        if matches!(field.when, When::Present | When::Nonzero) && pieces.is_empty() {
             return Ok(None);
         }
         let value = self.value(&field.shape, pieces)?;
@@ -103,41 +111,76 @@ impl<'a> Decoder<'a> {
             .n_left
             .checked_sub(1)
             .ok_or(DecodeError::TooManyFields { limit: VALUE_LIMIT })?;
-        let last = pieces.last().copied();
-        Ok(match (shape, last) {
+        self.n_levels_left = self.n_levels_left.checked_sub(1).ok_or(TOO_DEEP)?;
+        let value = match (shape, pieces.last()) {
             (Shape::Message(place), _) => Value::Object(self.message(*place, pieces)?),
-            (Shape::Pointer(inner), Some(_)) => self.value(inner, pieces)?,
-            (Shape::List(inner), Some(_)) => self.list(inner, pieces)?,
-            (Shape::Map(inner), Some(_)) => self.map(inner, pieces)?,
-            (Shape::Text, Some(piece)) => self.text(piece)?.into(),
-            (Shape::Boolean, Some(piece)) => (self.number(piece)? != 0).into(),
-            (Shape::Integer, Some(piece)) => self.number(piece)?.into(),
-            (Shape::Bytes, Some(piece)) => json!(ByteString(self.bytes(piece)?.to_vec())),
-            (Shape::Time, Some(piece)) => self.time(piece, "%Y-%m-%dT%H:%M:%SZ")?,
-            (Shape::MicroTime, Some(piece)) => self.time(piece, "%Y-%m-%dT%H:%M:%S.%6fZ")?,
-            (Shape::Quantity, Some(piece)) => self.quantity(piece)?,
-            (Shape::IntOrString, Some(piece)) => self.int_or_string(piece)?,
-            (Shape::Json, Some(piece)) => self.json(piece)?,
-            (Shape::Texts, Some(piece)) => {
-                let items = self.fields_of(&[piece])?.remove(&1).unwrap_or_default();
+            (_, Some(last)) => self.sent(shape, pieces, *last)?,
+            (_, None) => zero(shape),
+        };
+        self.n_levels_left += 1;
+        Ok(value)
+    }
+
+    /// The value of a field that was sent, with its last piece: of a single value, the last one counts.
+    fn sent(
+        &mut self,
+        shape: &Shape,
+        pieces: &[Piece<'_>],
+        last: Piece<'_>,
+    ) -> Result<Value, DecodeError> {
+        Ok(match shape {
+            Shape::Message(place) => Value::Object(self.message(*place, pieces)?),
+            Shape::Pointer(inner) => self.sent(inner, pieces, last)?,
+            Shape::List(inner) => self.list(inner, pieces)?,
+            Shape::Map(inner) => self.map(inner, pieces)?,
+            Shape::Text => self.text(last)?.into(),
+            Shape::Boolean => (self.number(last)? != 0).into(),
+            Shape::Integer => self.number(last)?.into(),
+            Shape::Double => self.double(last)?,
+            Shape::Bytes => json!(ByteString(self.bytes(last)?.to_vec())),
+            Shape::Time => self.time(last, "%Y-%m-%dT%H:%M:%SZ")?,
+            Shape::MicroTime => self.time(last, "%Y-%m-%dT%H:%M:%S.%6fZ")?,
+            Shape::Quantity => self.quantity(last)?,
+            Shape::IntOrString => self.int_or_string(last)?,
+            Shape::Json => self.json(last)?,
+            Shape::Texts => {
+                let items = self.fields_of(&[last])?.remove(&1).unwrap_or_default();
                 self.list(&Shape::Text, &items)?
             }
-            (Shape::Text, None) => "".into(),
-            (Shape::Boolean, None) => false.into(),
-            (Shape::Integer | Shape::IntOrString, None) => 0.into(),
-            (Shape::Quantity, None) => "0".into(),
-            (
-                Shape::Bytes
-                | Shape::Time
-                | Shape::MicroTime
-                | Shape::Json
-                | Shape::Texts
-                | Shape::List(_)
-                | Shape::Map(_)
-                | Shape::Pointer(_),
-                None,
-            ) => Value::Null,
+            Shape::SchemaOrBoolean(place) => self.schema_or_boolean(*place, pieces)?,
+            Shape::SchemaOrList(place) => {
+                self.schema_or_list(*place, &Shape::Message(*place), pieces)?
+            }
+            Shape::SchemaOrTexts(place) => self.schema_or_list(*place, &Shape::Text, pieces)?,
         })
+    }
+
+    /// A message of whether anything is allowed, and of a schema.
+    fn schema_or_boolean(
+        &mut self,
+        place: usize,
+        pieces: &[Piece<'_>],
+    ) -> Result<Value, DecodeError> {
+        let mut fields = self.fields_of(pieces)?;
+        match fields.remove(&2) {
+            Some(schema) => self.value(&Shape::Message(place), &schema),
+            None => self.value(&Shape::Boolean, &fields.remove(&1).unwrap_or_default()),
+        }
+    }
+
+    /// A message of a schema, and of a list.
+    fn schema_or_list(
+        &mut self,
+        place: usize,
+        inner: &Shape,
+        pieces: &[Piece<'_>],
+    ) -> Result<Value, DecodeError> {
+        let mut fields = self.fields_of(pieces)?;
+        match (fields.remove(&2), fields.remove(&1)) {
+            (Some(items), _) => self.list(inner, &items),
+            (None, Some(schema)) => self.value(&Shape::Message(place), &schema),
+            (None, None) => Ok(Value::Null),
+        }
     }
 
     fn list(&mut self, inner: &Shape, pieces: &[Piece<'_>]) -> Result<Value, DecodeError> {
@@ -206,6 +249,23 @@ impl<'a> Decoder<'a> {
         }
     }
 
+    /// Go writes whole numbers without a fraction.
+    fn double(&self, piece: Piece<'_>) -> Result<Value, DecodeError> {
+        /// Whole numbers up to this one are exact.
+        const EXACT: f64 = 9_007_199_254_740_992.0;
+        let Piece::Fixed(bits) = piece else {
+            return Err(self.unexpected("a floating point number"));
+        };
+        let number = f64::from_bits(bits);
+        if number.fract() == 0.0 && number.abs() < EXACT {
+            return Ok((number as i64).into());
+        }
+        let number = Number::from_f64(number);
+        number
+            .map(Value::Number)
+            .ok_or_else(|| self.unexpected("a finite number"))
+    }
+
     /// A message of seconds since 1970 and nanoseconds; an empty one is no time at all.
     fn time(&self, piece: Piece<'_>, format: &str) -> Result<Value, DecodeError> {
         let fields = self.fields_of(&[piece])?;
@@ -259,11 +319,48 @@ impl<'a> Decoder<'a> {
         let Some(raw) = fields.get(&1).and_then(|pieces| pieces.last()) else {
             return Ok(Value::Null);
         };
-        serde_json::from_slice(self.bytes(*raw)?).map_err(|error| DecodeError::Json {
+        let value = serde_json::from_slice(self.bytes(*raw)?);
+        let value = value.map_err(|error| DecodeError::Json {
             field: self.place(),
             what: error.to_string(),
-        })
+        })?;
+        if n_levels(&value) > self.n_levels_left {
+            return Err(TOO_DEEP);
+        }
+        Ok(value)
     }
+}
+
+/// The value that Go has for a field that was not sent; messages have none.
+fn zero(shape: &Shape) -> Value {
+    match shape {
+        Shape::Text => "".into(),
+        Shape::Boolean => false.into(),
+        Shape::Integer | Shape::Double | Shape::IntOrString => 0.into(),
+        Shape::Quantity => "0".into(),
+        Shape::Bytes
+        | Shape::Time
+        | Shape::MicroTime
+        | Shape::Json
+        | Shape::Texts
+        | Shape::List(_)
+        | Shape::Map(_)
+        | Shape::Pointer(_)
+        | Shape::Message(_)
+        | Shape::SchemaOrBoolean(_)
+        | Shape::SchemaOrList(_)
+        | Shape::SchemaOrTexts(_) => Value::Null,
+    }
+}
+
+/// How many lists and objects are inside of each other.
+fn n_levels(value: &Value) -> usize {
+    let deepest = match value {
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => return 0,
+        Value::Array(items) => items.iter().map(n_levels).max(),
+        Value::Object(members) => members.values().map(n_levels).max(),
+    };
+    1 + deepest.unwrap_or(0)
 }
 
 /// Whether `omitempty` leaves the value out.

@@ -1,11 +1,12 @@
-//! Bodies in protobuf, as the clients of Go's libraries send them, read into the JSON that the same
-//! clients would have sent instead. Answers are JSON in any case: those clients take both.
+//! Bodies in protobuf, as the clients of Go's libraries send and prefer them: read into the JSON that
+//! the same clients would have sent instead, and made of the JSON that is stored.
 //!
 //! `wire` takes an encoded message apart, `catalog` knows the messages of the built-in kinds,
-//! `message` makes JSON of them. Every one of them takes a stranger's bytes: nothing is allocated
-//! by a length that was only announced, and nothing is read deeper than the types go.
+//! `message` makes JSON of them, `encode` does the opposite. The first three take a stranger's bytes:
+//! nothing is allocated by a length that was only announced, and nothing is read deeper than a limit.
 
 mod catalog;
+mod encode;
 mod message;
 #[cfg(test)]
 mod tests;
@@ -18,10 +19,14 @@ use catalog::Catalog;
 use message::Decoder;
 use wire::{Piece, Reader, WireError};
 
+pub(crate) use encode::{ListBody, encode, watch_frame};
 pub(crate) use wire::put;
 
 /// The media type.
 pub(crate) const MEDIA_TYPE: &str = "application/vnd.kubernetes.protobuf";
+
+/// The media type of the events of a watch.
+pub(crate) const WATCH_MEDIA_TYPE: &str = "application/vnd.kubernetes.protobuf;stream=watch";
 
 /// The first bytes of every body.
 const MAGIC: &[u8] = b"k8s\0";
@@ -52,6 +57,8 @@ enum DecodeError {
     Json { field: String, what: String },
     #[error("the object provided has more than {limit} fields")]
     TooManyFields { limit: usize },
+    #[error("the object provided is nested more than {limit} levels deep")]
+    TooDeep { limit: usize },
 }
 
 impl From<DecodeError> for ApiError {
@@ -64,7 +71,8 @@ impl From<DecodeError> for ApiError {
             | DecodeError::Unexpected { .. }
             | DecodeError::Time { .. }
             | DecodeError::Json { .. }
-            | DecodeError::TooManyFields { .. } => ApiError::bad_request(error.to_string()),
+            | DecodeError::TooManyFields { .. }
+            | DecodeError::TooDeep { .. } => ApiError::bad_request(error.to_string()),
         }
     }
 }

@@ -69,6 +69,7 @@ fn refused(body: &[u8]) -> String {
 fn objects_with_every_field_are_what_go_makes_of_them() {
     for (kind, sample) in filled() {
         assert_eq!(decode(&sample.protobuf.0).unwrap(), sample.json, "{kind}");
+        assert_eq!(encode(&sample.json), Some(sample.protobuf.0), "{kind}");
     }
 }
 
@@ -89,19 +90,10 @@ fn what_kubectl_sends_is_what_it_prints() {
 
 #[test]
 fn every_built_in_kind_can_be_sent() {
-    // Their Go types have no protobuf, or belong to other modules, whose clients send JSON.
-    let without = ["apiextensions.k8s.io", "apiregistration.k8s.io"];
     for served in Registry::built_in(1).all() {
         let resource = &served.resource;
-        let is_known = Catalog::built_in()
-            .kind(&resource.api_version(), &resource.kind)
-            .is_some();
-        assert_eq!(
-            is_known,
-            !without.contains(&&*resource.group),
-            "{}",
-            resource.qualified()
-        );
+        let place = Catalog::built_in().kind(&resource.api_version(), &resource.kind);
+        assert!(place.is_some(), "{}", resource.qualified());
     }
 }
 
@@ -180,6 +172,190 @@ fn bodies_that_are_none_are_refused_with_the_reason() {
         let message = refused(&body);
         assert!(message.contains(expected), "{what}: {message}");
     }
+}
+
+/// A definition with this schema.
+fn definition(schema: &[u8]) -> Vec<u8> {
+    let version = [
+        bytes_field(1, b"v1"),
+        bytes_field(4, &bytes_field(1, schema)),
+    ]
+    .concat();
+    let spec = bytes_field(7, &version);
+    body(
+        "apiextensions.k8s.io/v1",
+        "CustomResourceDefinition",
+        &bytes_field(2, &spec),
+    )
+}
+
+fn schema_of(definition: &Value) -> &Value {
+    definition
+        .pointer("/spec/versions/0/schema/openAPIV3Schema")
+        .unwrap()
+}
+
+/// An entry of `properties`, with the numbers of `generated.proto`.
+fn property(name: &str, schema: &[Vec<u8>]) -> Vec<u8> {
+    let entry = [
+        bytes_field(1, name.as_bytes()),
+        bytes_field(2, &schema.concat()),
+    ];
+    bytes_field(29, &entry.concat())
+}
+
+fn integer_field(number: u64, value: u64) -> Vec<u8> {
+    [varint(number << 3), varint(value)].concat()
+}
+
+fn double_field(number: u64, value: f64) -> Vec<u8> {
+    [varint(number << 3 | 1), value.to_le_bytes().to_vec()].concat()
+}
+
+#[test]
+fn schemas_of_definitions_keep_all_their_forms() {
+    let text = bytes_field(5, b"string");
+    let schema = [
+        property("any", &[bytes_field(30, &integer_field(1, 1))]),
+        property("none", &[bytes_field(30, &integer_field(1, 0))]),
+        property(
+            "typed",
+            &[bytes_field(
+                30,
+                &[integer_field(1, 1), bytes_field(2, &text)].concat(),
+            )],
+        ),
+        property("list", &[bytes_field(24, &bytes_field(1, &text))]),
+        property(
+            "tuple",
+            &[bytes_field(24, &bytes_field(2, &text).repeat(2))],
+        ),
+        property("bounds", &[double_field(9, 1.5), double_field(11, -2.0)]),
+        property(
+            "values",
+            &[
+                bytes_field(8, &bytes_field(1, br#"{"x":[1]}"#)),
+                bytes_field(20, &bytes_field(1, br#""a""#)),
+                bytes_field(20, &[]),
+            ],
+        ),
+        property("either", &[integer_field(40, 1)]),
+        property(
+            "ruled",
+            &[
+                bytes_field(44, &bytes_field(1, b"self > 0")),
+                integer_field(38, 0),
+            ],
+        ),
+        bytes_field(
+            32,
+            &[
+                bytes_field(1, b"any"),
+                bytes_field(2, &bytes_field(2, b"none")),
+            ]
+            .concat(),
+        ),
+    ];
+    let decoded = decode(&definition(&schema.concat())).unwrap();
+    let expected = json!({
+        "dependencies": {"any": ["none"]},
+        "properties": {
+            "any": {"additionalProperties": true},
+            "none": {"additionalProperties": false},
+            "typed": {"additionalProperties": {"type": "string"}},
+            "list": {"items": {"type": "string"}},
+            "tuple": {"items": [{"type": "string"}, {"type": "string"}]},
+            "bounds": {"maximum": 1.5, "minimum": -2},
+            "values": {"default": {"x": [1]}, "enum": ["a", null]},
+            "either": {"x-kubernetes-int-or-string": true},
+            "ruled": {"x-kubernetes-preserve-unknown-fields": false, "x-kubernetes-validations": [{"rule": "self > 0"}]},
+        },
+    });
+    assert_eq!(*schema_of(&decoded), expected);
+    assert_eq!(decode(&encode(&decoded).unwrap()).unwrap(), decoded);
+}
+
+#[test]
+fn a_large_definition_arrives_as_it_was_sent() {
+    let text = include_str!("../../../testdata/crds/flinkdeployments.flink.apache.org-v1.yml");
+    let sent: Value = serde_saphyr::from_str(text).unwrap();
+    let arrived = decode(&encode(&sent).unwrap()).unwrap();
+    assert_eq!(schema_of(&arrived), schema_of(&sent));
+    assert_eq!(arrived["spec"]["names"], sent["spec"]["names"]);
+}
+
+#[test]
+fn schemas_that_are_nested_too_deeply_are_refused() {
+    let nested = |depth| {
+        (0..depth).fold(bytes_field(5, b"string"), |inner, _| {
+            bytes_field(28, &inner)
+        })
+    };
+    let decoded = decode(&definition(&nested(50))).unwrap();
+    assert!(schema_of(&decoded).pointer("/not/not").is_some());
+    for (what, schema) in [
+        ("schemas", nested(1000)),
+        (
+            "values",
+            bytes_field(
+                8,
+                &bytes_field(1, &[vec![b'['; 118], vec![b']'; 118]].concat()),
+            ),
+        ),
+    ] {
+        let message = refused(&definition(&schema));
+        assert!(
+            message.contains("more than 120 levels"),
+            "{what}: {message}"
+        );
+    }
+}
+
+#[test]
+fn a_list_has_its_metadata_and_the_messages_of_its_items() {
+    let all = filled();
+    let sample = &all["v1 Pod"];
+    let message = Envelope::read(&sample.protobuf.0).unwrap().object.to_vec();
+    let list = json!({
+        "kind": "PodList", "apiVersion": "v1",
+        "metadata": {"resourceVersion": "7", "remainingItemCount": 2}, "items": [sample.json, sample.json],
+    });
+    let encoded = encode(&list).unwrap();
+    let envelope = Envelope::read(&encoded).unwrap();
+    assert_eq!((&*envelope.api_version, &*envelope.kind), ("v1", "PodList"));
+    let metadata = [bytes_field(2, b"7"), integer_field(4, 2)].concat();
+    let item = bytes_field(2, &message);
+    let expected = [bytes_field(1, &metadata), item.clone(), item].concat();
+    assert!(envelope.object == expected, "another list");
+}
+
+#[test]
+fn an_event_of_a_watch_is_a_message_behind_its_length() {
+    let all = filled();
+    let sample = &all["v1 Pod"];
+    let frame = watch_frame("ADDED", &sample.json).unwrap();
+    let (length, message) = frame.split_at(4);
+    assert_eq!(length, u32::try_from(message.len()).unwrap().to_be_bytes());
+    let raw = bytes_field(1, &sample.protobuf.0);
+    let expected = [bytes_field(1, b"ADDED"), bytes_field(2, &raw)].concat();
+    assert!(message == expected, "another message");
+}
+
+#[test]
+fn what_has_no_message_or_does_not_fit_is_left_to_json() {
+    for kind in ["Table", "List", "APIGroupList"] {
+        let other = json!({"kind": kind, "apiVersion": "v1", "items": []});
+        assert_eq!(encode(&other), None, "{kind}");
+    }
+    let status = json!({
+        "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure", "code": "wrong", "extra": 1,
+        "details": {"name": "a", "causes": [{"field": "spec"}]},
+    });
+    let expected = json!({
+        "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure",
+        "details": {"name": "a", "causes": [{"field": "spec"}]},
+    });
+    assert_eq!(decode(&encode(&status).unwrap()).unwrap(), expected);
 }
 
 #[test]

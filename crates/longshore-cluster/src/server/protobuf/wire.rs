@@ -111,6 +111,18 @@ pub(crate) fn put(out: &mut Vec<u8>, number: u32, value: &[u8]) {
     out.extend_from_slice(value);
 }
 
+/// Appends a field of an integer or a boolean.
+pub(super) fn put_integer(out: &mut Vec<u8>, number: u32, value: i64) {
+    put_number(out, u64::from(number) << 3);
+    put_number(out, value.cast_unsigned());
+}
+
+/// Appends a field of a floating point number.
+pub(super) fn put_double(out: &mut Vec<u8>, number: u32, value: f64) {
+    put_number(out, u64::from(number) << 3 | 1);
+    out.extend_from_slice(&value.to_bits().to_le_bytes());
+}
+
 fn put_number(out: &mut Vec<u8>, mut number: u64) {
     while number >= 0x80 {
         out.push((number & 0x7f) as u8 | 0x80);

@@ -63,7 +63,13 @@ pub(crate) fn respond(
     objects: Vec<Arc<Object>>,
     metadata: Value,
 ) -> Response<ApiBody> {
-    let head = call.rendering.list_head(&metadata);
+    let rendering = &call.rendering;
+    if rendering.is_protobuf()
+        && let Some(list) = rendering.message_list(&metadata, &objects)
+    {
+        return body::protobuf_bytes(http::StatusCode::OK, list);
+    }
+    let head = rendering.list_head(&metadata);
     body::json_chunks(chunks(call.rendering.clone(), head, objects))
 }
 

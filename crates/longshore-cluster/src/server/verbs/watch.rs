@@ -1,4 +1,4 @@
-//! GET of a collection with `watch=true`: the events of a selection as a stream of lines.
+//! GET of a collection with `watch=true`: the events of a selection as a stream of lines or messages.
 
 use std::{collections::VecDeque, sync::Arc, time::Duration};
 
@@ -20,7 +20,8 @@ use crate::server::{
         query::AskedRevision,
         render::Rendering,
     },
-    hub::{Cursor, EventType, Lost, Object, Objects, TooOld, frame_of},
+    hub::{Cursor, EventType, Lost, Object, Objects, TooOld},
+    protobuf,
     selectors::Selection,
 };
 
@@ -50,14 +51,19 @@ pub(crate) async fn watch(call: &Call) -> Result<Response<ApiBody>> {
     if let AskedRevision::At(revision) = AskedRevision::parse(call.query.text("resourceVersion"))? {
         call.wait_for(revision).await?;
     }
+    let content_type = if call.rendering.is_protobuf() {
+        protobuf::WATCH_MEDIA_TYPE
+    } else {
+        "application/json"
+    };
     let watch = match open(call, selection, start)? {
         Ok(watch) => watch,
         Err(too_old) => {
-            let line = frame_of("ERROR", &gone(too_old));
-            return Ok(body::stream("application/json", stream::iter([Ok(line)])));
+            let event = call.rendering.event_of("ERROR", &gone(too_old));
+            return Ok(body::stream(content_type, stream::iter([Ok(event)])));
         }
     };
-    Ok(body::stream("application/json", watch.lines()))
+    Ok(body::stream(content_type, watch.events()))
 }
 
 fn start(call: &Call) -> Result<Start> {
@@ -173,7 +179,7 @@ enum Wake {
 }
 
 impl Watch {
-    fn lines(self) -> impl Stream<Item = Result<Bytes, BoxError>> + Send + 'static {
+    fn events(self) -> impl Stream<Item = Result<Bytes, BoxError>> + Send + 'static {
         stream::unfold(self, |mut watch| async move {
             let line = watch.next().await?;
             Some((Ok(line), watch))
@@ -235,8 +241,8 @@ impl Watch {
             }
             Err(Lost::Overrun) => self.is_over = true,
             Err(Lost::Compacted(too_old)) => {
-                self.pending
-                    .push_back(Line::Encoded(frame_of("ERROR", &gone(too_old))));
+                let event = self.rendering.event_of("ERROR", &gone(too_old));
+                self.pending.push_back(Line::Encoded(event));
                 self.is_over = true;
             }
         }
