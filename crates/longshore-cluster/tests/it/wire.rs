@@ -312,3 +312,62 @@ async fn stopping_ends_watches_and_lets_go_of_the_port() {
     assert!(!matches!(watch.next().await, Some(Ok(_))));
     assert!(TcpStream::connect(address).await.is_err());
 }
+
+/// Reads, byte after byte, until the server has sent this.
+async fn read_until(stream: &mut TlsStream<TcpStream>, end: &[u8]) -> String {
+    let mut bytes = Vec::new();
+    let read = async {
+        while !bytes.ends_with(end) {
+            bytes.push(stream.read_u8().await.unwrap());
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(20), read)
+        .await
+        .unwrap();
+    String::from_utf8_lossy(&bytes).into_owned()
+}
+
+#[tokio::test]
+async fn a_watch_over_a_websocket_is_a_message_for_each_event() {
+    let served = served_with(Limits::default());
+    let maps: Api<ConfigMap> = Api::default_namespaced(served.client().await);
+    maps.create(&PostParams::default(), &config_map("a"))
+        .await
+        .unwrap();
+    let mut stream = served.connect().await;
+    let request = format!(
+        "GET /api/v1/namespaces/default/configmaps?watch=true&resourceVersion=0&timeoutSeconds=1 HTTP/1.1\r\n\
+         host: localhost\r\nconnection: Upgrade\r\nupgrade: websocket\r\nsec-websocket-version: 13\r\n\
+         sec-websocket-key: dGhlIHNhbXBsZSBub25jZQ==\r\n{}\r\n",
+        served.authorization()
+    );
+    stream.write_all(request.as_bytes()).await.unwrap();
+    let head = read_until(&mut stream, b"\r\n\r\n").await;
+    assert!(head.starts_with("HTTP/1.1 101 "), "{head}");
+    // The time of the watch is over: the server closes with a code, and then the connection.
+    let mut rest = Vec::new();
+    let read = tokio::time::timeout(Duration::from_secs(20), stream.read_to_end(&mut rest)).await;
+    assert!(read.is_ok(), "the server keeps the connection open");
+    // A text of more than 125 bytes.
+    let message = [&[0x81, 126][..], &rest[2..4], b"{\"type\":\"ADDED\""].concat();
+    assert!(rest.starts_with(&message), "{rest:?}");
+    assert!(
+        rest.ends_with(&[&b"}"[..], &[0x88, 2, 3, 232]].concat()),
+        "{rest:?}"
+    );
+}
+
+#[tokio::test]
+async fn a_watch_over_another_protocol_is_refused() {
+    let served = served_with(Limits::default());
+    let path = "/api/v1/namespaces/default/configmaps?watch=true";
+    let headers = format!(
+        "host: localhost\r\nconnection: Upgrade\r\nupgrade: SPDY/3.1\r\n{}",
+        served.authorization()
+    );
+    let request = format!("GET {path} HTTP/1.1\r\n{headers}\r\n");
+    let mut stream = served.connect().await;
+    stream.write_all(request.as_bytes()).await.unwrap();
+    let answer = read_until(&mut stream, b"websocket").await;
+    assert!(answer.starts_with("HTTP/1.1 400 "), "{answer}");
+}

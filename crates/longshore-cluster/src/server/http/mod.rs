@@ -8,3 +8,4 @@ pub(crate) mod query;
 pub(crate) mod render;
 pub(crate) mod route;
 pub(crate) mod service;
+pub(crate) mod socket;

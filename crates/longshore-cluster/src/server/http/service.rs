@@ -22,6 +22,7 @@ use super::{
     query::Query,
     render::Rendering,
     route::{ResourcePath, Route},
+    socket::Carrier,
 };
 use crate::server::{
     Server,
@@ -95,7 +96,7 @@ where
 
 async fn answer<B>(
     server: Arc<Server>,
-    parts: Parts,
+    mut parts: Parts,
     query: Query,
     body: B,
 ) -> Result<Response<ApiBody>>
@@ -137,6 +138,10 @@ where
     if !is_in_scope(&served.resource, &path) {
         return Err(ApiError::no_such_resource());
     }
+    let carrier = match path.subresource {
+        None => Carrier::of(&mut parts, &query)?,
+        Some(_) => Carrier::Body,
+    };
     let call = call(server, served, &path, query, &parts)?;
     let client_gone = call.client_gone.clone();
     let input = input.read(body).await?;
@@ -150,7 +155,7 @@ where
         Ok(call.with_warnings(answer))
     };
     if is_read {
-        answer.await
+        Ok(carrier.carry(answer.await?))
     } else {
         // Dropped with this future, which the client's departure drops.
         let _client = client_gone.drop_guard();

@@ -1,6 +1,6 @@
 //! WebSockets (RFC 6455), the server's side: the handshake, and messages in pieces both ways.
 
-mod frame;
+pub(crate) mod frame;
 
 use std::{future::Future, io, sync::Arc};
 
