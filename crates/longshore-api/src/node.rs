@@ -1,4 +1,4 @@
-//! Labels of the Node of a process node.
+//! Labels and annotations of the Node of a process node, and the reasons of its Events.
 
 /// Label of a Node: what kind of node it is.
 pub const LABEL_NODE_KIND: &str = "longshore.dev/node-kind";
@@ -6,3 +6,7 @@ pub const LABEL_NODE_KIND: &str = "longshore.dev/node-kind";
 pub const NODE_KIND_PROCESS: &str = "process";
 /// Label of a Node: how far pods are isolated (`full`, `user`, `none`).
 pub const LABEL_NODE_PROFILE: &str = "longshore.dev/node-profile";
+/// Annotation of a Node: which images its image map has, and what happens with others, as JSON.
+pub const ANNOTATION_NODE_IMAGES: &str = "longshore.dev/node-images";
+/// Reason of an Event of a pod: its image has no entry in the image map, so it runs the programs of the machine.
+pub const REASON_IMAGE_NOT_MAPPED: &str = "ImageNotMapped";

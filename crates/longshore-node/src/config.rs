@@ -2,7 +2,10 @@
 
 use std::{collections::BTreeMap, ffi::OsString, net::SocketAddr, path::PathBuf};
 
-use crate::{images::ImageMap, profile::Profile};
+use crate::{
+    images::{ImageMap, UnmappedImages},
+    profile::Profile,
+};
 
 /// The settings of one process node.
 #[derive(Clone, Debug)]
@@ -16,6 +19,8 @@ pub struct NodeConfig {
     pub shim_command: Vec<OsString>,
     /// What images mean on this machine.
     pub images: ImageMap,
+    /// What happens with images that the map does not have.
+    pub unmapped_images: UnmappedImages,
     /// What happens to pods when the node goes away.
     pub lifetime: PodsLifetime,
     /// How long logs stay.
@@ -54,6 +59,7 @@ impl NodeConfig {
             root: root.into(),
             shim_command,
             images: ImageMap::default(),
+            unmapped_images: UnmappedImages::Run,
             lifetime: PodsLifetime::DieWithNode,
             logs: LogsLifetime::UntilPodDeleted,
             events: EventVolume::Problems,

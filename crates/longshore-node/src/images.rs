@@ -11,11 +11,17 @@
 //! ```
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     path::{Path, PathBuf},
 };
 
-use serde::Deserialize;
+use k8s_openapi::api::core::v1::{Container, Pod};
+use serde::{Deserialize, Serialize};
+
+use crate::refusal::Refusal;
+
+/// Most patterns that a Node publishes: an annotation has a limit of size.
+const MAX_PUBLISHED: usize = 1000;
 
 /// The image map cannot be used.
 #[derive(Debug, thiserror::Error)]
@@ -36,6 +42,17 @@ pub enum ImageMapError {
         /// The place in the file, and what is wrong there.
         message: String,
     },
+}
+
+/// What happens with images that the map does not have.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum UnmappedImages {
+    /// Their containers run the programs of the machine.
+    #[default]
+    Run,
+    /// Their containers wait, with the reason of a kubelet that cannot pull the image.
+    Refuse,
 }
 
 /// Image patterns and what they stand for. Without an entry, an image is the host itself.
@@ -125,12 +142,101 @@ impl ImageMap {
 
     /// The entry of `image`, where it has one: then it is known whether the image has an entry point.
     pub(crate) fn find(&self, image: &str) -> Option<&Image> {
-        let entries = self.entries.iter();
-        entries
-            .filter(|(pattern, _)| matches(pattern, image))
-            .max_by_key(|(pattern, _)| pattern.len())
-            .map(|(_, entry)| entry)
+        let pattern = longest_match(self.entries.keys(), image)?;
+        self.entries.get(pattern)
     }
+
+    /// The images of a pod that have no entry, each once.
+    pub(crate) fn missing<'a>(&self, pod: &'a Pod) -> BTreeSet<&'a str> {
+        images_of(pod)
+            .filter(|image| self.find(image).is_none())
+            .collect()
+    }
+}
+
+/// The images of a pod's containers.
+pub fn images_of(pod: &Pod) -> impl Iterator<Item = &str> {
+    let spec = pod.spec.iter();
+    let containers = spec.flat_map(|spec| {
+        let init = spec.init_containers.iter().flatten();
+        init.chain(&spec.containers)
+    });
+    containers.filter_map(|container| container.image.as_deref())
+}
+
+/// What a Node says about images, in an annotation: which ones a running node has.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NodeImages {
+    /// What happens with others.
+    pub unmapped: UnmappedImages,
+    /// The patterns of the map.
+    pub entries: BTreeSet<String>,
+}
+
+impl NodeImages {
+    pub(crate) fn of(map: &ImageMap, unmapped: UnmappedImages) -> Self {
+        let entries = map.entries.keys().take(MAX_PUBLISHED).cloned().collect();
+        Self { unmapped, entries }
+    }
+
+    /// The entry that an image has.
+    #[must_use]
+    pub fn entry_of(&self, image: &str) -> Option<&str> {
+        longest_match(&self.entries, image).map(String::as_str)
+    }
+}
+
+/// Why the image of a container means nothing here; `None` = it does. Whether the node's profile allows what the entry
+/// asks for is another question.
+pub(crate) fn image_refusal(
+    map: &ImageMap,
+    unmapped: UnmappedImages,
+    container: &Container,
+) -> Option<Refusal> {
+    let name = container.image.as_deref().unwrap_or_default();
+    let refused = |message: String| Some(Refusal::image(&container.name, message));
+    let Some(image) = map.find(name) else {
+        let has_command = container.command.as_ref().is_some_and(|it| !it.is_empty());
+        return match unmapped {
+            UnmappedImages::Refuse => refused(format!(
+                "image \"{name}\" has no entry in images.yaml, and --images strict refuses it: add \"{name}\": \
+                 {{rootfs: DIRECTORY}}, or \"{name}\": {{}} for the programs of this machine, and start Longshore again"
+            )),
+            UnmappedImages::Run if !has_command => refused(nothing_to_run(name)),
+            UnmappedImages::Run => None,
+        };
+    };
+    let words = |list: &Option<Vec<String>>| list.clone().unwrap_or_default();
+    // The arguments alone are the program where the image has no entry point, which only its entry can say.
+    if image
+        .argv(&words(&container.command), &words(&container.args))
+        .is_empty()
+    {
+        return refused(nothing_to_run(name));
+    }
+    match &image.rootfs {
+        RootFs::Dir(dir) if !dir.is_dir() => refused(format!(
+            "images.yaml maps image \"{name}\" to {}, which is no directory",
+            dir.display()
+        )),
+        RootFs::Dir(_) | RootFs::Host => None,
+    }
+}
+
+fn nothing_to_run(image: &str) -> String {
+    format!(
+        "there is no registry here, so nothing says what image \"{image}\" runs: set the container's command, or add to \
+         images.yaml: \"{image}\": {{entrypoint: [PROGRAM]}}"
+    )
+}
+
+/// What is said once about an image without an entry.
+pub(crate) fn unmapped_note(image: &str) -> String {
+    format!(
+        "image \"{image}\" has no entry in images.yaml, so its containers run the programs of this machine: add \
+         \"{image}\": {{rootfs: DIRECTORY}}, or \"{image}\": {{}} if this is meant; --images strict refuses such images, \
+         and `longshore images` lists them"
+    )
 }
 
 impl Image {
@@ -144,6 +250,17 @@ impl Image {
         };
         [head, tail].concat()
     }
+}
+
+/// The longest of the patterns that match.
+fn longest_match<'a>(
+    patterns: impl IntoIterator<Item = &'a String>,
+    image: &str,
+) -> Option<&'a String> {
+    let patterns = patterns.into_iter();
+    patterns
+        .filter(|pattern| matches(pattern, image))
+        .max_by_key(|pattern| pattern.len())
 }
 
 /// Whether `text` matches `pattern`, in which `*` stands for any characters.
@@ -202,6 +319,75 @@ mod tests {
     fn an_unknown_key_is_an_error_that_names_it() {
         let error = ImageMap::parse("app: {root: /x}").expect_err("must not pass");
         assert!(error.contains("root"), "{error}");
+    }
+
+    fn container(image: &str, command: &[&str], args: &[&str]) -> Container {
+        let list = |words: &[&str]| {
+            let words: Vec<String> = words.iter().map(|word| (*word).to_owned()).collect();
+            Some(words).filter(|words| !words.is_empty())
+        };
+        Container {
+            name: "main".into(),
+            image: Some(image.into()),
+            command: list(command),
+            args: list(args),
+            ..Container::default()
+        }
+    }
+
+    #[test]
+    fn an_image_is_refused_that_says_nothing_or_may_not() {
+        let map = ImageMap::parse(
+            "host: {}\nwhole: {entrypoint: [serve]}\ngone: {rootfs: /no/such/directory, command: [x]}",
+        )
+        .expect("valid");
+        let strict = "has no entry in images.yaml, and --images strict";
+        let nothing = "nothing says what image";
+        for (image, command, args, run, refuse) in [
+            ("other", &["sh"][..], &[][..], "", strict),
+            ("other", &[], &[], nothing, strict),
+            ("other", &[], &["sh"], nothing, strict),
+            ("", &["sh"], &[], "", strict),
+            ("host", &["sh"], &[], "", ""),
+            ("host", &[], &["sh"], "", ""),
+            ("host", &[], &[], nothing, nothing),
+            ("whole", &[], &[], "", ""),
+            ("gone", &[], &[], "is no directory", "is no directory"),
+        ] {
+            let container = container(image, command, args);
+            for (unmapped, expected) in
+                [(UnmappedImages::Run, run), (UnmappedImages::Refuse, refuse)]
+            {
+                let refusal = image_refusal(&map, unmapped, &container);
+                let message = refusal.as_ref().map_or("", |it| it.message.as_str());
+                let what = format!("{image:?} {command:?} {args:?} {unmapped:?}: {message}");
+                assert_eq!(message.is_empty(), expected.is_empty(), "{what}");
+                assert!(message.contains(expected), "{what}");
+                if let Some(refusal) = refusal {
+                    assert_eq!(refusal.waiting(1)["reason"], "ErrImagePull", "{what}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_node_publishes_its_patterns_and_the_longest_one_counts() {
+        let map = ImageMap::parse("'*/a:*': {}\n'x/*': {}\n'x/a:1': {}").expect("valid");
+        let images = NodeImages::of(&map, UnmappedImages::Refuse);
+        let text = serde_json::to_string(&images).expect("JSON");
+        assert_eq!(
+            text,
+            r#"{"unmapped":"refuse","entries":["*/a:*","x/*","x/a:1"]}"#
+        );
+        let read: NodeImages = serde_json::from_str(&text).expect("the same");
+        for (image, entry) in [
+            ("x/a:1", Some("x/a:1")),
+            ("y/a:1", Some("*/a:*")),
+            ("x/b", Some("x/*")),
+            ("b", None),
+        ] {
+            assert_eq!(read.entry_of(image), entry, "{image}");
+        }
     }
 
     #[test]

@@ -31,7 +31,7 @@ mod sources;
 mod volumes;
 
 pub use config::{EventVolume, LogsLifetime, NodeConfig, PodsLifetime};
-pub use images::ImageMap;
+pub use images::{ImageMap, NodeImages, UnmappedImages};
 pub use left_behind::take_successes;
 pub use log_server::{ContainerLogs, LogListener, LogServer};
 pub use logs::{LogError, LogOptions};

@@ -48,6 +48,8 @@ use crate::{
 const HOST_IP: Ipv4Addr = Ipv4Addr::LOCALHOST;
 /// The longest note that API servers take.
 const NOTE_BYTES: usize = 1024;
+/// How many images without an entry are remembered; beyond that, each is told once more.
+const MAX_TOLD_IMAGES: usize = 4096;
 
 /// The node cannot start.
 #[derive(Debug, thiserror::Error)]
@@ -75,6 +77,7 @@ pub(crate) struct Shared {
     recorder: Recorder,
     addresses: Addresses,
     books: Mutex<BTreeMap<(String, String), Book>>,
+    told_images: Mutex<BTreeSet<String>>,
 }
 
 /// The logs of one pod.
@@ -155,6 +158,19 @@ impl Shared {
         }
     }
 
+    /// Whether this run of the node meets an image that has no entry in the map for the first time.
+    pub(crate) fn is_first_use(&self, image: &str) -> bool {
+        let told = self.told_images.lock();
+        let mut told = told.unwrap_or_else(PoisonError::into_inner);
+        if told.contains(image) {
+            return false;
+        }
+        if told.len() >= MAX_TOLD_IMAGES {
+            told.clear();
+        }
+        told.insert(image.to_owned())
+    }
+
     fn books(&self) -> std::sync::MutexGuard<'_, BTreeMap<(String, String), Book>> {
         self.books.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -207,6 +223,7 @@ impl Node {
             recorder: Recorder::new(client.clone(), reporter),
             addresses: Addresses::default(),
             books: Mutex::default(),
+            told_images: Mutex::default(),
             config,
             client,
             profile,

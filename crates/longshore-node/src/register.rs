@@ -7,12 +7,14 @@ use kube::{
     Api, Client,
     api::{Patch, PatchParams, PostParams},
 };
-use longshore_api::node::{LABEL_NODE_KIND, LABEL_NODE_PROFILE, NODE_KIND_PROCESS};
+use longshore_api::node::{
+    ANNOTATION_NODE_IMAGES, LABEL_NODE_KIND, LABEL_NODE_PROFILE, NODE_KIND_PROCESS,
+};
 use longshore_k8s::Backoff;
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
-use crate::{clock, config::NodeConfig, profile::Profile};
+use crate::{clock, config::NodeConfig, images::NodeImages, profile::Profile};
 
 /// Where Kubernetes keeps the leases of nodes.
 const LEASE_NAMESPACE: &str = "kube-node-lease";
@@ -70,16 +72,20 @@ async fn write_node(
 ) -> Result<(), kube::Error> {
     let api = Api::<Node>::all(client.clone());
     let labels = labels(config, profile);
+    let images = NodeImages::of(&config.images, config.unmapped_images);
+    let images = serde_json::to_string(&images).map_err(kube::Error::SerdeError)?;
+    let annotations = json!({ANNOTATION_NODE_IMAGES: images});
     let node = json!({
         "apiVersion": "v1",
         "kind": "Node",
-        "metadata": {"name": config.name, "labels": labels},
+        "metadata": {"name": config.name, "labels": labels, "annotations": annotations},
         "status": status(config, ip),
     });
     match api.create(&PostParams::default(), &parse(node)?).await {
         Ok(_) => {}
         Err(kube::Error::Api(error)) if error.code == 409 => {
-            let patch = Patch::Merge(json!({"metadata": {"labels": labels}}));
+            let metadata = json!({"labels": labels, "annotations": annotations});
+            let patch = Patch::Merge(json!({"metadata": metadata}));
             api.patch(&config.name, &PatchParams::default(), &patch)
                 .await?;
         }

@@ -18,6 +18,7 @@ use longshore_dags::{
     scheduler::{NewRun, identity::manual_run_id},
 };
 use longshore_kit::{Clock, Gate, Metrics, SystemClock};
+use longshore_node::UnmappedImages;
 use longshore_store::{Run, RunKey, RunStore, StoredDocument, TaskInstance};
 use serde_json::{Map, Value};
 use tokio::{
@@ -56,6 +57,8 @@ pub(crate) struct Order {
     pub(crate) parallelism: Option<NonZeroU32>,
     /// The data directory, locked by the caller.
     pub(crate) data_dir: PathBuf,
+    /// What the embedded cluster does with pods whose image is not in the image map.
+    pub(crate) unmapped_images: UnmappedImages,
     /// A cluster of the user's; `None` for the embedded one.
     pub(crate) cluster: Option<RealCluster>,
 }

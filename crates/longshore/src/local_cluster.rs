@@ -23,7 +23,9 @@ use longshore_cluster::{
     Serving, controllers,
 };
 use longshore_kit::{CountRequests, Metrics, Tasks};
-use longshore_node::{ImageMap, Node, NodeConfig, PodsLifetime, shim, take_successes};
+use longshore_node::{
+    ImageMap, Node, NodeConfig, PodsLifetime, UnmappedImages, shim, take_successes,
+};
 use longshore_object_store::Storage;
 use longshore_podops::PodMeasures;
 use longshore_tasks::{ActionMeasures, Settings};
@@ -95,17 +97,32 @@ pub(crate) struct LocalCluster {
     tasks: Tasks,
 }
 
+/// How a cluster is started.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ClusterPlan<'a> {
+    pub(crate) data_dir: &'a Path,
+    /// Pods at the same time.
+    pub(crate) parallelism: u32,
+    pub(crate) lifetime: Lifetime,
+    /// What happens with pods whose image is not in the image map.
+    pub(crate) unmapped_images: UnmappedImages,
+}
+
 impl LocalCluster {
-    /// Starts the cluster for up to `parallelism` pods at the same time. With `api`, its pods run as service accounts, and
-    /// [`Self::serve`] serves its API at that address.
+    /// Starts the cluster. With `api`, its pods run as service accounts, and [`Self::serve`] serves its API at that
+    /// address.
     pub(crate) async fn start(
-        data_dir: &Path,
-        parallelism: u32,
-        lifetime: Lifetime,
+        plan: &ClusterPlan<'_>,
         api: Option<ServeConfig>,
         metrics: &Metrics,
         phases: &Phases,
     ) -> Result<Self, CliError> {
+        let ClusterPlan {
+            data_dir,
+            parallelism,
+            lifetime,
+            unmapped_images,
+        } = *plan;
         phases.wait_for("the cluster to read its objects");
         let is_new = lifetime == Lifetime::OfProcess || !objects(data_dir).exists();
         let identity = match &api {
@@ -124,6 +141,7 @@ impl LocalCluster {
         }
         let mut config = NodeConfig::new("local", &root, shim_command()?);
         config.images = images(&data_dir.join("images.yaml"))?;
+        config.unmapped_images = unmapped_images;
         // Ended pods count until they are deleted.
         config.max_pods = parallelism.saturating_mul(2).max(MIN_PODS);
         config.lifetime = match lifetime {

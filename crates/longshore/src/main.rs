@@ -17,6 +17,7 @@ mod engine;
 mod error;
 mod exit;
 mod graph;
+mod images;
 mod kubernetes;
 mod local_cluster;
 mod logging;

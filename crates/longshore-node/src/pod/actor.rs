@@ -9,6 +9,7 @@ use futures::{StreamExt, future::BoxFuture, stream::FuturesUnordered};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Pod;
 use kube::{ResourceExt, runtime::events::EventType};
+use longshore_api::node::REASON_IMAGE_NOT_MAPPED;
 use longshore_k8s::Backoff;
 use tokio::sync::{OwnedSemaphorePermit, watch};
 use tokio_util::sync::CancellationToken;
@@ -26,6 +27,7 @@ use super::{
 use crate::{
     clock,
     config::{EventVolume, LogsLifetime, PodsLifetime},
+    images::unmapped_note,
     log_book::{ContainerLog, LogBook},
     node::Shared,
     probes::{Outcome as ProbeOutcome, Probers},
@@ -282,6 +284,7 @@ impl Actor {
         let before = std::mem::replace(&mut self.local.preparation, Preparation::Ready);
         let Err(refusal) = ready else {
             self.permit = Some(permit);
+            self.tell_unmapped_images();
             return;
         };
         let (n_before, is_known) = match before {
@@ -304,6 +307,22 @@ impl Actor {
             n_failures,
             again_at,
         };
+    }
+
+    /// Says, once for each image, that its containers run whatever this machine has.
+    fn tell_unmapped_images(&self) {
+        for image in self.shared.config.images.missing(&self.pod) {
+            if self.shared.is_first_use(image) {
+                tracing::warn!(
+                    image,
+                    namespace = %self.this.namespace,
+                    pod = %self.this.name,
+                    "an image has no entry in images.yaml: its containers run the programs of this machine"
+                );
+                let note = unmapped_note(image);
+                self.announce(EventType::Warning, REASON_IMAGE_NOT_MAPPED, note);
+            }
+        }
     }
 
     fn start_shim(&mut self) -> std::io::Result<()> {

@@ -15,7 +15,7 @@ use super::unsupported::{self, supplemental_groups};
 use crate::{
     api_server, clock,
     env::{Environment, HostFacts, environment},
-    images::{Image, RootFs},
+    images::{Image, RootFs, image_refusal},
     node::Shared,
     profile::Profile,
     refusal::Refusal,
@@ -132,32 +132,14 @@ fn words(list: Option<&Vec<String>>) -> &[String] {
     list.map_or(&[], Vec::as_slice)
 }
 
-/// An image must say what to run, or the pod must.
+/// An image must mean something here, and the node must be able to make it.
 fn check_image(shared: &Shared, container: &Container) -> Result<(), Refusal> {
+    let config = &shared.config;
+    if let Some(refusal) = image_refusal(&config.images, config.unmapped_images, container) {
+        return Err(refusal);
+    }
     let name = container.image.as_deref().unwrap_or_default();
-    let entry = shared.config.images.find(name);
-    let image = entry.cloned().unwrap_or_default();
-    let argv = image.argv(
-        words(container.command.as_ref()),
-        words(container.args.as_ref()),
-    );
-    // The arguments alone are the program where the image has no entry point, which only its entry can say.
-    if argv.is_empty() || (container.command.is_none() && entry.is_none()) {
-        return Err(Refusal::image(
-            &container.name,
-            format!(
-                "there is no registry here, so nothing says what image \"{name}\" runs: set the container's \
-                 command, or add to images.yaml: \"{name}\": {{entrypoint: [PROGRAM]}}"
-            ),
-        ));
-    }
-    if let RootFs::Dir(dir) = &image.rootfs
-        && !dir.is_dir()
-    {
-        let dir = dir.display();
-        let message = format!("images.yaml maps image \"{name}\" to {dir}, which is no directory");
-        return Err(Refusal::image(&container.name, message));
-    }
+    let image = config.images.resolve(name);
     let needs_mounts = image.rootfs != RootFs::Host || !image.mounts.is_empty();
     if shared.profile == Profile::None && needs_mounts {
         let message = format!(

@@ -5,6 +5,8 @@ mod full_disk;
 #[cfg(test)]
 mod hostile;
 #[cfg(test)]
+mod images;
+#[cfg(test)]
 mod kill;
 #[cfg(test)]
 mod log_server;

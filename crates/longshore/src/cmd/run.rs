@@ -26,6 +26,7 @@ use crate::{
     error::CliError,
     exit::Exit,
     graph,
+    images::ImagesArgs,
     kubernetes::{ClusterArgs, RealCluster},
     logging, open_files, output,
     progress::{
@@ -62,6 +63,8 @@ pub(crate) struct RunArgs {
     /// Pods at the same time [default: 32]
     #[arg(long, value_name = "N")]
     parallelism: Option<NonZeroU32>,
+    #[command(flatten)]
+    images: ImagesArgs,
     /// Run in the cluster of this kubeconfig context
     #[arg(long, value_name = "NAME")]
     context: Option<String>,
@@ -106,6 +109,7 @@ pub(crate) fn run(args: &RunArgs, globals: &Globals) -> Result<Exit, CliError> {
             resume: args.resume.clone(),
             parallelism: args.parallelism,
             data_dir: place,
+            unmapped_images: args.images.unmapped(),
             cluster: find_cluster(&cluster_args).await?,
         };
         start_and_follow(order, tasks, signals, args.timeout, globals).await

@@ -10,7 +10,7 @@ use super::{Order, Workspace};
 use crate::{
     error::CliError,
     kubernetes::RealCluster,
-    local_cluster::{Lifetime, LocalCluster},
+    local_cluster::{ClusterPlan, Lifetime, LocalCluster},
     output,
     progress::phases::Phases,
 };
@@ -35,9 +35,14 @@ impl RunCluster {
             return Ok(Self::Real(Box::new(cluster.clone())));
         }
         let data_dir: &Path = &order.data_dir;
-        let lifetime = Lifetime::of(data_dir);
+        let plan = ClusterPlan {
+            data_dir,
+            parallelism,
+            lifetime: Lifetime::of(data_dir),
+            unmapped_images: order.unmapped_images,
+        };
         let phases = Phases::silent();
-        let cluster = LocalCluster::start(data_dir, parallelism, lifetime, None, metrics, &phases);
+        let cluster = LocalCluster::start(&plan, None, metrics, &phases);
         Ok(Self::Embedded(Box::new(cluster.await?)))
     }
 

@@ -13,6 +13,7 @@ use longshore_cluster::{ServeConfig, Serving};
 use longshore_console::{Hosts, operations, serve::serve};
 use longshore_dags::launch::decide::Disposal;
 use longshore_kit::{Gate, Metrics, metrics};
+use longshore_node::UnmappedImages;
 use tokio::net::TcpListener;
 
 use crate::{
@@ -21,7 +22,7 @@ use crate::{
         scheduling::{Scheduling, SchedulingPlan, parallelism},
     },
     error::CliError,
-    local_cluster::{Lifetime, LocalCluster},
+    local_cluster::{ClusterPlan, Lifetime, LocalCluster},
     progress::phases::Phases,
 };
 
@@ -51,6 +52,8 @@ pub(crate) struct ServiceConfig {
     pub(crate) parallelism: Option<NonZeroU32>,
     /// What becomes of pods of DAGs that have ended.
     pub(crate) disposal: Disposal,
+    /// What happens with pods whose image is not in the image map.
+    pub(crate) unmapped_images: UnmappedImages,
     /// The folder of the DAG files; `None` for a folder in the data directory.
     pub(crate) dags_folder: Option<PathBuf>,
     /// Port of the HTTP API; 0 takes a free one.
@@ -94,9 +97,13 @@ impl Service {
             address: loopback(config.kube_port),
             ..ServeConfig::new(data_dir)
         };
-        let lifetime = config.lifetime;
-        let cluster =
-            LocalCluster::start(data_dir, parallelism, lifetime, Some(api), &metrics, phases);
+        let plan = ClusterPlan {
+            data_dir,
+            parallelism,
+            lifetime: config.lifetime,
+            unmapped_images: config.unmapped_images,
+        };
+        let cluster = LocalCluster::start(&plan, Some(api), &metrics, phases);
         let mut cluster = cluster.await?;
         let plan = SchedulingPlan {
             data_dir: data_dir.clone(),

@@ -21,6 +21,7 @@ use crate::{cli::is_on_command_line, data_dir, error::CliError, output};
 pub(crate) mod actions;
 pub(crate) mod dags;
 mod follow;
+pub(crate) mod images;
 pub(crate) mod logs;
 pub(crate) mod pods;
 pub(crate) mod pools;

@@ -11,6 +11,7 @@ use crate::{
     engine::{database::DatabaseArgs, scheduling::FailedPodsArgs},
     error::{CliError, counted},
     exit::Exit,
+    images::ImagesArgs,
     local_cluster::Lifetime,
     logging, open_files, output,
     progress::phases::Phases,
@@ -53,6 +54,8 @@ pub(crate) struct StandaloneArgs {
     #[command(flatten)]
     failed_pods: FailedPodsArgs,
     #[command(flatten)]
+    images: ImagesArgs,
+    #[command(flatten)]
     database: DatabaseArgs,
 }
 
@@ -85,6 +88,7 @@ fn config(args: &StandaloneArgs, data_dir: &DataDir) -> Result<ServiceConfig, Cl
         },
         parallelism: args.parallelism,
         disposal: args.failed_pods.disposal(),
+        unmapped_images: args.images.unmapped(),
         dags_folder: args.dags_folder.clone(),
         port: args.port,
         kube_port: args.kube_port,

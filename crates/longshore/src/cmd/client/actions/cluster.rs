@@ -60,6 +60,11 @@ pub(crate) struct ClusterArgs {
 }
 
 impl ClusterArgs {
+    /// The namespace that the command line names.
+    pub(in super::super) fn named_namespace(&self) -> Option<&str> {
+        self.namespace.as_deref()
+    }
+
     /// The configuration of the client; its default namespace is the one that the flags mean.
     pub(in super::super) async fn config(&self) -> Result<Config, CliError> {
         let of_standalone = self.of_standalone();

@@ -154,7 +154,7 @@ impl Pods {
 }
 
 /// Only the last cause says something new: kube's errors repeat their sources.
-fn refused(what: &str, error: &kube::Error) -> CliError {
+pub(in crate::cmd::client) fn refused(what: &str, error: &kube::Error) -> CliError {
     let status = if let kube::Error::Api(status) = error {
         Some(status.code)
     } else {

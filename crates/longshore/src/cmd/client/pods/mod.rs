@@ -17,6 +17,8 @@ mod explain;
 mod print;
 mod view;
 
+pub(super) use self::cluster::refused;
+
 /// See what pods under PodOpsLifecycle wait for
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
