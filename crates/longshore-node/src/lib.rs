@@ -24,6 +24,7 @@ mod pod;
 mod private_dir;
 mod probes;
 mod profile;
+mod recorder;
 mod refusal;
 mod register;
 pub mod shim;

@@ -15,7 +15,7 @@ use kube::{
     Api, Client, Resource, ResourceExt,
     runtime::{
         WatchStreamExt,
-        events::{Event as KubeEvent, EventType, Recorder, Reporter},
+        events::{Event as KubeEvent, EventType, Reporter},
         watcher as watch_pods,
         watcher::{self, Event},
     },
@@ -40,6 +40,7 @@ use crate::{
     },
     private_dir,
     profile::{self, Profile},
+    recorder::Recorder,
     register,
     shim::protocol::AttemptId,
 };

@@ -11,6 +11,7 @@ mod gc;
 mod namespaces;
 mod patience;
 mod queue;
+mod recorder;
 mod replica_set;
 mod resources;
 mod scheduler;

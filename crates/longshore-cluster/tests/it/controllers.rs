@@ -309,3 +309,38 @@ async fn gated_pods_and_those_of_other_schedulers_are_left_alone() {
     .await;
     eventually(&api, &format!("{PODS}/gated"), is_bound).await;
 }
+
+#[tokio::test(start_paused = true)]
+async fn each_pod_of_a_replica_set_has_an_event_of_its_own() {
+    let (_cluster, api, _guard) = controlled();
+    let labels = json!({"app": "web"});
+    let set = json!({
+        "apiVersion": "apps/v1", "kind": "ReplicaSet", "metadata": {"name": "web"},
+        "spec": {
+            "replicas": 3, "selector": {"matchLabels": labels},
+            "template": {"metadata": {"labels": labels}, "spec": pod("any")["spec"]},
+        },
+    });
+    api.make("/apis/apps/v1/namespaces/default/replicasets", set)
+        .await;
+    let events = "/api/v1/namespaces/default/events?fieldSelector=reason%3DSuccessfulCreate";
+    let list = eventually(&api, events, |_, list| {
+        list["items"]
+            .as_array()
+            .is_some_and(|items| items.len() == 3)
+    })
+    .await;
+    let (_, pods) = api.get(PODS).await;
+    let names = |list: &Value, of: &dyn Fn(&Value) -> String| {
+        let items = list["items"].as_array().cloned().unwrap_or_default();
+        let mut names: Vec<String> = items.iter().map(of).collect();
+        names.sort();
+        names
+    };
+    let created = |pod: &Value| {
+        let name = pod["metadata"]["name"].as_str().unwrap_or_default();
+        format!("Created pod: {name}")
+    };
+    let told = |event: &Value| event["message"].as_str().unwrap_or_default().to_owned();
+    assert_eq!(names(&list, &told), names(&pods, &created));
+}

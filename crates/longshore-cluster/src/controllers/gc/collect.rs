@@ -10,12 +10,12 @@ use kube::{
     Api, Client, Error,
     api::{DeleteParams, Patch, PatchParams, Preconditions, PropagationPolicy},
     core::PartialObjectMeta,
-    runtime::events::{Event, EventType, Recorder, Reporter},
+    runtime::events::{Event, EventType, Reporter},
 };
 use serde_json::json;
 
 use super::graph::{FINALIZER_FOREGROUND, FINALIZER_ORPHAN, Graph, Node, Uid};
-use crate::controllers::resources::Listed;
+use crate::controllers::{recorder::Recorder, resources::Listed};
 
 /// Why an object could not be judged or treated now.
 #[derive(Debug, thiserror::Error)]

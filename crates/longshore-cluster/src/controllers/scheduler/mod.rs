@@ -20,14 +20,14 @@ use kube::{
     api::{Patch, PatchParams, PostParams},
     runtime::{
         WatchStreamExt,
-        events::{Event as Announcement, EventType, Recorder, Reporter},
+        events::{Event as Announcement, EventType, Reporter},
         watcher::{Config, Event, watcher},
     },
 };
 use ledger::{Ledger, PodKey, demand};
 use serde_json::{Value, json};
 
-use super::queue::Queue;
+use super::{queue::Queue, recorder::Recorder};
 
 const SCHEDULER: &str = "default-scheduler";
 

@@ -11,13 +11,13 @@ use kube::{
     Api, Client, Error,
     api::{DeleteParams, DynamicObject, ListParams, Patch, PatchParams, PostParams, Preconditions},
     discovery::ApiResource,
-    runtime::events::{Event, EventType, Recorder, Reporter},
+    runtime::events::{Event, EventType, Reporter},
 };
 use longshore_k8s::Selector;
 use serde_json::{Value, json};
 
 use super::body::Body;
-use crate::controllers::patience::patiently;
+use crate::controllers::{patience::patiently, recorder::Recorder};
 
 /// The kinds that are read and written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
