@@ -182,6 +182,14 @@ impl ApiError {
         .with_details(json!({}))
     }
 
+    /// Something that Kubernetes has and this server does not.
+    pub(crate) fn not_implemented(what: &str) -> ApiError {
+        let message = format!(
+            "this cluster does not implement {what}: leave out what needs it, or use a cluster with kube-apiserver"
+        );
+        ApiError::new(501, "NotImplemented", message).with_details(json!({}))
+    }
+
     pub(crate) fn forbidden(resource: &Resource, name: &str, why: &str) -> ApiError {
         let message = format!("{} {name:?} is forbidden: {why}", resource.qualified());
         ApiError::new(403, "Forbidden", message).about(resource, name)

@@ -29,6 +29,7 @@ mod subresources;
 mod tables;
 #[cfg(test)]
 mod tests;
+mod unserved;
 mod verbs;
 pub(crate) mod wire;
 

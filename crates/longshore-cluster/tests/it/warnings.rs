@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use crate::{
     definitions::{DEFINITIONS, GADGETS, gadget, gadgets},
-    harness::Api,
+    harness::{Api, PODS, pod},
 };
 
 const OLD_GADGETS: &str = "/apis/example.com/v2/namespaces/default/gadgets";
@@ -94,5 +94,96 @@ async fn the_newest_stable_version_is_preferred() {
     ] {
         let (_, group) = api.get(path).await;
         assert_eq!(group["preferredVersion"]["version"], expected, "{path}");
+    }
+}
+
+#[tokio::test]
+async fn kinds_that_are_only_stored_say_so_with_every_write() {
+    let api = Api::new(&Cluster::in_memory());
+    let policies = "/apis/networking.k8s.io/v1/namespaces/default/networkpolicies";
+    let policy = json!({"metadata": {"name": "a"}, "spec": {"podSelector": {}}});
+    let warning = "299 - \"NetworkPolicy objects are only stored: no controller of this cluster acts on them\"";
+    let json = "application/json";
+    let created = warned(&api, Method::POST, policies, json, policy).await;
+    assert_eq!(created, (201, vec![warning.to_owned()]));
+    let path = format!("{policies}/a");
+    let patch = json!({"metadata": {"labels": {"a": "b"}}});
+    let merge = "application/merge-patch+json";
+    let patched = warned(&api, Method::PATCH, &path, merge, patch).await;
+    assert_eq!(patched, (200, vec![warning.to_owned()]));
+    for (method, path) in [(Method::GET, &path), (Method::DELETE, &path)] {
+        let found = warned(&api, method.clone(), path, json, json!({})).await;
+        assert_eq!(found, (200, vec![]), "{method} {path}");
+    }
+    let deployments = "/apis/apps/v1/namespaces/default/deployments";
+    let labels = json!({"app": "a"});
+    let template = json!({"metadata": {"labels": labels}, "spec": {"containers": [{"name": "c", "image": "i"}]}});
+    let deployment = json!({
+        "metadata": {"name": "a"},
+        "spec": {"selector": {"matchLabels": labels}, "template": template},
+    });
+    let created = warned(&api, Method::POST, deployments, json, deployment).await;
+    assert_eq!(created, (201, vec![]));
+}
+
+#[tokio::test]
+async fn rules_that_are_not_enforced_say_so_with_every_write() {
+    let api = Api::new(&Cluster::in_memory());
+    let mut definition = gadgets();
+    let size = "/spec/versions/0/schema/openAPIV3Schema/properties/spec/properties/size";
+    let size = definition.pointer_mut(size).unwrap();
+    size["x-kubernetes-validations"] = json!([{"rule": "self > 1"}]);
+    let json = "application/json";
+    let unenforced = |rest: &str| {
+        vec![format!(
+            "299 - \"this cluster does not enforce x-kubernetes-validations: {rest}\""
+        )]
+    };
+    let created = warned(&api, Method::POST, DEFINITIONS, json, definition).await;
+    let of_version = unenforced("1 rule in spec.versions[0].schema.openAPIV3Schema");
+    assert_eq!(created, (201, of_version));
+    let of_object = unenforced("1 rule of its definition");
+    let created = warned(&api, Method::POST, GADGETS, json, gadget("a")).await;
+    assert_eq!(created, (201, of_object));
+    // The other version has no rule.
+    let created = warned(&api, Method::POST, OLD_GADGETS, json, {
+        let mut other = gadget("b");
+        other["apiVersion"] = "example.com/v2".into();
+        other
+    })
+    .await;
+    assert_eq!(created, (201, vec![]));
+    // Nobody can change a rule by a status.
+    let status = json!({"status": {"phase": "x"}});
+    let merge = "application/merge-patch+json";
+    let path = format!("{GADGETS}/a/status");
+    let patched = warned(&api, Method::PATCH, &path, merge, status).await;
+    assert_eq!(patched, (200, vec![]));
+}
+
+#[tokio::test]
+async fn what_kubernetes_has_and_this_server_does_not_is_not_implemented() {
+    let api = Api::new(&Cluster::in_memory());
+    api.make(PODS, pod("a")).await;
+    for (path, code) in [
+        (
+            "/apis/certificates.k8s.io/v1/certificatesigningrequests",
+            501,
+        ),
+        ("/apis/storage.k8s.io/v1/csinodes/n", 501),
+        ("/apis/storage.k8s.io/v1/nothings", 404),
+        ("/apis/example.org/v1/things", 404),
+        ("/api/v1/namespaces/default/pods/a/resize", 501),
+        ("/api/v1/namespaces/default/pods/a/nothing", 404),
+    ] {
+        let (found, status) = api.get(path).await;
+        assert_eq!(found, code, "{path}: {status}");
+        if code == 501 {
+            let message = status["message"].as_str().unwrap();
+            assert!(
+                message.starts_with("this cluster does not implement "),
+                "{message}"
+            );
+        }
     }
 }

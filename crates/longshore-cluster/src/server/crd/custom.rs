@@ -34,6 +34,8 @@ pub(crate) struct Custom {
     pub(crate) scale: Option<ScalePaths>,
     /// The warning that a deprecated version answers with.
     pub(crate) deprecation: Option<String>,
+    /// Rules in CEL, which are not enforced.
+    pub(crate) n_rules: usize,
     /// The definition is being deleted: nothing new is taken.
     pub(crate) is_terminating: bool,
     /// Objects written after this revision have been admitted by this very schema.

@@ -9,6 +9,7 @@ use super::{
     custom::{Custom, ScalePaths},
     json_path::JsonPath,
     names::Names,
+    rules::n_rules,
     schema::{Schema, texts},
 };
 use crate::server::{
@@ -137,6 +138,7 @@ fn resource_of(spec: &Value, version: &Value, stored: &str, revision: u64) -> Re
         stored_api_version: format!("{group}/{stored}"),
         scale,
         deprecation: deprecation(spec, version, &group, &name),
+        n_rules: n_rules(&version["schema"]["openAPIV3Schema"]),
         is_terminating: false,
         since: revision,
     };

@@ -21,6 +21,7 @@ mod keywords;
 mod lists;
 mod names;
 mod prune;
+mod rules;
 mod schema;
 mod settle;
 mod structural;
@@ -32,4 +33,5 @@ pub(crate) use accept::{mark_deleted, prepare_create, prepare_update, violations
 pub(crate) use catalog::Catalog;
 pub(crate) use columns::{Column, ColumnType};
 pub(crate) use custom::{Custom, ScalePaths};
+pub(crate) use rules::n_rules;
 pub(crate) use settle::settle;

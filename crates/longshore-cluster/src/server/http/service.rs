@@ -36,6 +36,7 @@ use crate::server::{
     schema::{self, FieldValidation},
     subresources::{binding, ephemeral, eviction, finalize, log, scale, token},
     tables::RowObject,
+    unserved,
     verbs::{
         Call, Warnings, create,
         delete::{self, DeleteOptions},
@@ -129,6 +130,9 @@ where
         .registry
         .find(&path.group, &path.version, &path.plural)
     else {
+        if let Some(error) = unserved::resource(&path) {
+            return Err(error);
+        }
         return Ok(discovery::unknown(
             &server.registry,
             &path.group,
@@ -398,6 +402,6 @@ async fn on_subresource(
         ("pods", "binding" | "eviction" | "log" | "ephemeralcontainers", _)
         | ("namespaces", "finalize", _)
         | ("serviceaccounts", "token", _) => Err(ApiError::method_not_allowed()),
-        _ => Err(ApiError::no_such_resource()),
+        _ => Err(unserved::part(resource, subresource)),
     }
 }

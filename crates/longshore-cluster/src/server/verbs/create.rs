@@ -11,7 +11,7 @@ use crate::server::{
     error::{ApiError, Cause, Result},
     http::body::ApiBody,
     hub::{Change, CommitError, Expected, Key, Object},
-    meta, names, strategy,
+    meta, names, strategy, unserved,
 };
 
 /// Attempts at finding a free generated name.
@@ -74,6 +74,7 @@ pub(crate) async fn create_object(call: &Call, object: Value, is_dry_run: bool) 
         }
         strategy::finish_create(resource, &mut object);
         validate(call, &object)?;
+        call.warnings.add(unserved::warnings(&call.served, &object));
         question.validate(Some(&object), None).await?;
         let name = meta::name(&object);
         let key = Key::new(call.namespace.as_deref(), name);

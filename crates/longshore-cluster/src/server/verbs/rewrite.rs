@@ -13,7 +13,7 @@ use crate::server::{
     hub::{Change, CommitError, Expected, Object},
     meta,
     registry::{Resource, StatusWrites, Strategy},
-    strategy,
+    strategy, unserved,
 };
 
 /// Attempts of one request against concurrent writers.
@@ -105,6 +105,9 @@ async fn rewrite_with(
         let is_same = new == old;
         if !is_same {
             validate(&call.served, part, &new, &old)?;
+            if part == Part::Main {
+                call.warnings.add(unserved::warnings(&call.served, &new));
+            }
         }
         if let Some(question) = question {
             question.validate(Some(&new), Some(&old)).await?;

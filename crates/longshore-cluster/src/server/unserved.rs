@@ -1,0 +1,181 @@
+//! What Kubernetes has and this server does not: resources that are not served, kinds of which objects are only stored,
+//! and rules that are not enforced. Clients are told, so that nobody waits for what never comes.
+
+use serde_json::Value;
+
+use super::{
+    crd::n_rules,
+    error::ApiError,
+    http::route::ResourcePath,
+    registry::{Resource, Strategy},
+};
+
+/// Resources of Kubernetes 1.34 in their stable versions, by group and version.
+const NOT_SERVED: &[(&str, &str, &[&str])] = &[
+    ("", "v1", &["componentstatuses"]),
+    (
+        "admissionregistration.k8s.io",
+        "v1",
+        &[
+            "validatingadmissionpolicies",
+            "validatingadmissionpolicybindings",
+        ],
+    ),
+    ("apiregistration.k8s.io", "v1", &["apiservices"]),
+    ("autoscaling", "v1", &["horizontalpodautoscalers"]),
+    ("certificates.k8s.io", "v1", &["certificatesigningrequests"]),
+    (
+        "flowcontrol.apiserver.k8s.io",
+        "v1",
+        &["flowschemas", "prioritylevelconfigurations"],
+    ),
+    ("networking.k8s.io", "v1", &["ipaddresses", "servicecidrs"]),
+    (
+        "resource.k8s.io",
+        "v1",
+        &[
+            "deviceclasses",
+            "resourceclaims",
+            "resourceclaimtemplates",
+            "resourceslices",
+        ],
+    ),
+    (
+        "storage.k8s.io",
+        "v1",
+        &[
+            "csidrivers",
+            "csinodes",
+            "csistoragecapacities",
+            "volumeattachments",
+            "volumeattributesclasses",
+        ],
+    ),
+];
+
+/// Parts of served objects.
+const PARTS_NOT_SERVED: &[(&str, &str)] = &[("nodes", "proxy"), ("pods", "resize")];
+
+/// Kinds of which no controller here reads the objects.
+const ONLY_STORED: &[&str] = &[
+    "cronjobs.batch",
+    "daemonsets.apps",
+    "horizontalpodautoscalers.autoscaling",
+    "ingressclasses.networking.k8s.io",
+    "ingresses.networking.k8s.io",
+    "limitranges",
+    "networkpolicies.networking.k8s.io",
+    "persistentvolumes",
+    "priorityclasses.scheduling.k8s.io",
+    "replicationcontrollers",
+    "resourcequotas",
+    "runtimeclasses.node.k8s.io",
+    "storageclasses.storage.k8s.io",
+];
+
+/// The refusal of a request for a resource that Kubernetes has and this server does not; `None` for one that Kubernetes
+/// does not have either.
+pub(crate) fn resource(path: &ResourcePath) -> Option<ApiError> {
+    let ResourcePath {
+        group,
+        version,
+        plural,
+        ..
+    } = path;
+    let is_not_served = NOT_SERVED.iter().any(|(of_group, of_version, plurals)| {
+        group == of_group && version == of_version && plurals.contains(&plural.as_str())
+    });
+    let what = if group.is_empty() {
+        format!("{plural} ({version})")
+    } else {
+        format!("{plural}.{group} ({version})")
+    };
+    is_not_served.then(|| ApiError::not_implemented(&what))
+}
+
+/// The refusal of a request for a part of an object that is not served.
+pub(crate) fn part(resource: &Resource, subresource: &str) -> ApiError {
+    let qualified = resource.qualified();
+    if PARTS_NOT_SERVED.contains(&(qualified.as_str(), subresource)) {
+        ApiError::not_implemented(&format!("{qualified}/{subresource}"))
+    } else {
+        ApiError::no_such_resource()
+    }
+}
+
+/// What a client should know that has written this object.
+pub(crate) fn warnings(resource: &Resource, object: &Value) -> Vec<String> {
+    let kind = &resource.kind;
+    if let Some(custom) = &resource.custom {
+        let unenforced =
+            (custom.n_rules > 0).then(|| not_enforced("of its definition", custom.n_rules));
+        return unenforced.into_iter().collect();
+    }
+    if resource.strategy == Strategy::Definition {
+        let versions = object.pointer("/spec/versions").and_then(Value::as_array);
+        let versions = versions.into_iter().flatten().enumerate();
+        let of_version = |(index, version): (usize, &Value)| {
+            let n_rules = n_rules(&version["schema"]["openAPIV3Schema"]);
+            let place = format!("in spec.versions[{index}].schema.openAPIV3Schema");
+            (n_rules > 0).then(|| not_enforced(&place, n_rules))
+        };
+        return versions.filter_map(of_version).collect();
+    }
+    if ONLY_STORED.contains(&resource.qualified().as_str()) {
+        return vec![format!(
+            "{kind} objects are only stored: no controller of this cluster acts on them"
+        )];
+    }
+    Vec::new()
+}
+
+fn not_enforced(place: &str, n_rules: usize) -> String {
+    let rules = if n_rules == 1 { "rule" } else { "rules" };
+    format!("this cluster does not enforce x-kubernetes-validations: {n_rules} {rules} {place}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::server::registry::Registry;
+
+    #[test]
+    fn what_is_listed_as_not_served_is_not_and_what_is_only_stored_is() {
+        let registry = Registry::built_in(1);
+        for (group, version, plurals) in NOT_SERVED {
+            for plural in *plurals {
+                let served = registry.find(group, version, plural);
+                assert!(served.is_none(), "{plural}.{group}/{version} is served");
+            }
+        }
+        let served: Vec<String> = registry
+            .all()
+            .iter()
+            .map(|served| served.resource.qualified())
+            .collect();
+        for name in ONLY_STORED {
+            assert!(served.iter().any(|it| it == name), "{name} is not served");
+        }
+    }
+
+    #[test]
+    fn only_what_kubernetes_has_is_not_implemented() {
+        for (group, version, plural, expected) in [
+            ("", "v1", "componentstatuses", Some(501)),
+            ("storage.k8s.io", "v1", "csinodes", Some(501)),
+            ("storage.k8s.io", "v1beta1", "csinodes", None),
+            ("storage.k8s.io", "v1", "nothings", None),
+            ("metrics.k8s.io", "v1beta1", "pods", None),
+            ("", "v1", "csinodes", None),
+        ] {
+            let path = ResourcePath {
+                group: group.to_owned(),
+                version: version.to_owned(),
+                plural: plural.to_owned(),
+                ..ResourcePath::default()
+            };
+            let found = resource(&path).map(|error| error.code);
+            assert_eq!(found, expected, "{plural}.{group}/{version}");
+        }
+    }
+}
