@@ -5,7 +5,7 @@ use longshore_node::UnmappedImages;
 
 /// What happens with images without an entry.
 #[derive(Args, Clone, Copy, Debug)]
-pub(crate) struct ImagesArgs {
+pub(crate) struct UnmappedImagesArgs {
     // Hidden: the help has to fit the first screen, and what is said about such an image names the flag.
     /// Images without an entry in images.yaml: host runs the programs of this machine, strict refuses
     #[arg(
@@ -15,21 +15,21 @@ pub(crate) struct ImagesArgs {
         hide_possible_values = true,
         default_value = "host"
     )]
-    images: Mode,
+    images: UnmappedMode,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum Mode {
+enum UnmappedMode {
     Host,
     Strict,
 }
 
-impl ImagesArgs {
+impl UnmappedImagesArgs {
     /// What the node does with such images.
     pub(crate) fn unmapped(self) -> UnmappedImages {
         match self.images {
-            Mode::Host => UnmappedImages::Run,
-            Mode::Strict => UnmappedImages::Refuse,
+            UnmappedMode::Host => UnmappedImages::Run,
+            UnmappedMode::Strict => UnmappedImages::Refuse,
         }
     }
 }

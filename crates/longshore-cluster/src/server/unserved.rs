@@ -1,13 +1,14 @@
 //! What Kubernetes has and this server does not: resources that are not served, kinds of which objects are only stored,
 //! and rules that are not enforced. Clients are told, so that nobody waits for what never comes.
 
+use ::http::Response;
 use serde_json::Value;
 
 use super::{
     crd::n_rules,
-    error::ApiError,
-    http::route::ResourcePath,
-    registry::{Resource, Strategy},
+    error::{ApiError, Result},
+    http::{body::ApiBody, discovery, route::ResourcePath},
+    registry::{Registry, Resource, Strategy},
 };
 
 /// Resources of Kubernetes 1.34 in their stable versions, by group and version.
@@ -73,9 +74,17 @@ const ONLY_STORED: &[&str] = &[
     "storageclasses.storage.k8s.io",
 ];
 
+/// The answer to a request for a resource that is not served.
+pub(crate) fn answer(registry: &Registry, path: &ResourcePath) -> Result<Response<ApiBody>> {
+    match resource(path) {
+        Some(not_implemented) => Err(not_implemented),
+        None => Ok(discovery::unknown(registry, &path.group, &path.version)),
+    }
+}
+
 /// The refusal of a request for a resource that Kubernetes has and this server does not; `None` for one that Kubernetes
 /// does not have either.
-pub(crate) fn resource(path: &ResourcePath) -> Option<ApiError> {
+fn resource(path: &ResourcePath) -> Option<ApiError> {
     let ResourcePath {
         group,
         version,
@@ -137,7 +146,6 @@ fn not_enforced(place: &str, n_rules: usize) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::server::registry::Registry;
 
     #[test]
     fn what_is_listed_as_not_served_is_not_and_what_is_only_stored_is() {

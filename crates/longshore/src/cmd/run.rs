@@ -26,7 +26,7 @@ use crate::{
     error::CliError,
     exit::Exit,
     graph,
-    images::ImagesArgs,
+    images::UnmappedImagesArgs,
     kubernetes::{ClusterArgs, RealCluster},
     logging, open_files, output,
     progress::{
@@ -64,7 +64,7 @@ pub(crate) struct RunArgs {
     #[arg(long, value_name = "N")]
     parallelism: Option<NonZeroU32>,
     #[command(flatten)]
-    images: ImagesArgs,
+    images: UnmappedImagesArgs,
     /// Run in the cluster of this kubeconfig context
     #[arg(long, value_name = "NAME")]
     context: Option<String>,

@@ -130,14 +130,7 @@ where
         .registry
         .find(&path.group, &path.version, &path.plural)
     else {
-        if let Some(error) = unserved::resource(&path) {
-            return Err(error);
-        }
-        return Ok(discovery::unknown(
-            &server.registry,
-            &path.group,
-            &path.version,
-        ));
+        return unserved::answer(&server.registry, &path);
     };
     if !is_in_scope(&served.resource, &path) {
         return Err(ApiError::no_such_resource());

@@ -11,7 +11,7 @@ use crate::{
     engine::{database::DatabaseArgs, scheduling::FailedPodsArgs},
     error::{CliError, counted},
     exit::Exit,
-    images::ImagesArgs,
+    images::UnmappedImagesArgs,
     local_cluster::Lifetime,
     logging, open_files, output,
     progress::phases::Phases,
@@ -54,7 +54,7 @@ pub(crate) struct StandaloneArgs {
     #[command(flatten)]
     failed_pods: FailedPodsArgs,
     #[command(flatten)]
-    images: ImagesArgs,
+    images: UnmappedImagesArgs,
     #[command(flatten)]
     database: DatabaseArgs,
 }
