@@ -6,8 +6,8 @@ use jiff::Timestamp;
 use serde_json::Value;
 
 use crate::server::{
-    ApiService, Clock, Durability, Listening, OpenError, PodIdentity, PodLogs, ServeConfig,
-    ServeError, Server, Serving, Settings, wire,
+    ApiService, Authorization, Clock, Durability, Listening, OpenError, PodIdentity, PodLogs,
+    ServeConfig, ServeError, Server, Serving, Settings, wire,
 };
 
 /// An embedded cluster: an API server and its objects. Clones share it.
@@ -130,6 +130,7 @@ pub struct ClusterBuilder {
     seed: Option<u64>,
     durability: Durability,
     pod_identity: PodIdentity,
+    authorization: Authorization,
 }
 
 impl fmt::Debug for ClusterBuilder {
@@ -157,6 +158,7 @@ impl Default for ClusterBuilder {
             seed: None,
             durability: Durability::Strict,
             pod_identity: PodIdentity::default(),
+            authorization: Authorization::AlwaysAllow,
         }
     }
 }
@@ -198,6 +200,13 @@ impl ClusterBuilder {
         self
     }
 
+    /// Who may do what. Default: every user may do everything. With [`Authorization::Rbac`] the cluster has the roles
+    /// and bindings that every Kubernetes cluster has; requests of [`Cluster::client`] are those of an administrator.
+    pub fn authorization(mut self, authorization: Authorization) -> Self {
+        self.authorization = authorization;
+        self
+    }
+
     /// Builds the cluster in memory.
     pub fn build(self) -> Cluster {
         let server = Server::in_memory(self.settings());
@@ -221,6 +230,7 @@ impl ClusterBuilder {
             seed: self.seed,
             durability: self.durability,
             pod_identity: self.pod_identity,
+            authorization: self.authorization,
         }
     }
 }

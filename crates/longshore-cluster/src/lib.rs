@@ -28,7 +28,7 @@ mod server;
 
 pub use cluster::{Cluster, ClusterBuilder};
 pub use server::{
-    ApiBody, ApiService, Clock, Durability, LogError, LogOptions, LogStream, OpenError,
-    PodIdentity, PodLogs,
+    ApiBody, ApiService, Authorization, Clock, Durability, LogError, LogOptions, LogStream,
+    OpenError, PodIdentity, PodLogs,
 };
 pub use server::{Limits, Listening, ServeConfig, ServeError, Serving};

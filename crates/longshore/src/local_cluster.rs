@@ -19,8 +19,8 @@ use kube::{
 };
 use longshore_api::podops::POD_TRANSITION_RULE_CRD;
 use longshore_cluster::{
-    Cluster, Listening, LogError, LogOptions, LogStream, PodIdentity, PodLogs, ServeConfig,
-    Serving, controllers,
+    Authorization, Cluster, Listening, LogError, LogOptions, LogStream, PodIdentity, PodLogs,
+    ServeConfig, Serving, controllers,
 };
 use longshore_kit::{CountRequests, Metrics, Tasks};
 use longshore_node::{
@@ -78,6 +78,16 @@ impl Lifetime {
     }
 }
 
+/// How a cluster is kept, and for whom.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Keeping {
+    /// What happens to it when its process ends.
+    pub(crate) lifetime: Lifetime,
+    /// Who may do what. The parts of this process may do everything in either case: their requests are those of the
+    /// administrator.
+    pub(crate) authorization: Authorization,
+}
+
 /// The directory of the objects.
 fn objects(data_dir: &Path) -> PathBuf {
     data_dir.join("cluster")
@@ -103,7 +113,7 @@ pub(crate) struct ClusterPlan<'a> {
     pub(crate) data_dir: &'a Path,
     /// Pods at the same time.
     pub(crate) parallelism: u32,
-    pub(crate) lifetime: Lifetime,
+    pub(crate) keeping: Keeping,
     /// What happens with pods whose image is not in the image map.
     pub(crate) unmapped_images: UnmappedImages,
 }
@@ -120,9 +130,10 @@ impl LocalCluster {
         let ClusterPlan {
             data_dir,
             parallelism,
-            lifetime,
+            keeping,
             unmapped_images,
         } = *plan;
+        let lifetime = keeping.lifetime;
         phases.wait_for("the cluster to read its objects");
         let is_new = lifetime == Lifetime::OfProcess || !objects(data_dir).exists();
         let identity = match &api {
@@ -130,7 +141,7 @@ impl LocalCluster {
             // Without an API server there is nobody to show a token to.
             None => PodIdentity::None,
         };
-        let cluster = open(data_dir, lifetime, identity).await?;
+        let cluster = open(data_dir, keeping, identity).await?;
         let listening = api.map(|config| cluster.listen(config)).transpose();
         let listening = listening.map_err(CliError::in_serving)?;
         let storage = storage(data_dir)?;
@@ -322,11 +333,13 @@ fn client(cluster: &Cluster, name: &'static str, metrics: &Metrics) -> kube::Cli
 
 async fn open(
     data_dir: &Path,
-    lifetime: Lifetime,
+    keeping: Keeping,
     identity: PodIdentity,
 ) -> Result<Cluster, CliError> {
-    let builder = Cluster::builder().pod_identity(identity);
-    let directory = match lifetime {
+    let builder = Cluster::builder()
+        .pod_identity(identity)
+        .authorization(keeping.authorization);
+    let directory = match keeping.lifetime {
         Lifetime::OfProcess => return Ok(builder.build()),
         Lifetime::OfDataDir => objects(data_dir),
     };

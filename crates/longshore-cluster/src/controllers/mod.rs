@@ -1,9 +1,10 @@
 //! The controllers that every cluster needs: owner garbage collection, namespace deletion, binding
-//! of pods to nodes, workloads, the endpoints of services, and the status of disruption budgets.
+//! of pods to nodes, workloads, the endpoints of services, the status of disruption budgets, and aggregated roles.
 //!
 //! The controllers are ordinary clients of the API: they know a `kube::Client` and nothing of the server behind it,
 //! keep no state that a restart would miss, and retry whatever fails.
 
+mod cluster_roles;
 mod deployment;
 mod disruption;
 mod endpoint_slices;
@@ -32,8 +33,9 @@ pub async fn run(client: Client, shutdown: CancellationToken) {
         namespaces::run(client.clone()),
         disruption::run(client.clone()),
         scheduler::run(client.clone()),
-        workloads::run(client),
+        workloads::run(client.clone()),
     );
+    let all = futures::future::join(all, cluster_roles::run(client));
     // The futures are large; none of them ever ends by itself.
     let _ = shutdown.run_until_cancelled(Box::pin(all)).await;
 }

@@ -139,7 +139,8 @@ impl ApiError {
 
     /// A request in the name of another user.
     pub(crate) fn no_impersonation() -> ApiError {
-        let message = "this server has one user and no RBAC, so it cannot act as another user: leave out --as, --as-group and --as-uid";
+        let message = "this server allows every user everything, so it cannot act with the rights of another user: \
+                       leave out --as, --as-group and --as-uid, or start it with --authorization rbac";
         ApiError::new(403, "Forbidden", message)
     }
 
@@ -193,6 +194,20 @@ impl ApiError {
     pub(crate) fn forbidden(resource: &Resource, name: &str, why: &str) -> ApiError {
         let message = format!("{} {name:?} is forbidden: {why}", resource.qualified());
         ApiError::new(403, "Forbidden", message).about(resource, name)
+    }
+
+    /// A request that its user may not send. Without a resource it is about a path.
+    pub(crate) fn access_denied(group: &str, resource: &str, name: &str, why: &str) -> ApiError {
+        let qualified = match group {
+            "" => resource.to_owned(),
+            group => format!("{resource}.{group}"),
+        };
+        let message = match (resource, name) {
+            ("", _) => format!("forbidden: {why}"),
+            (_, "") => format!("{qualified} is forbidden: {why}"),
+            (_, name) => format!("{qualified} {name:?} is forbidden: {why}"),
+        };
+        ApiError::new(403, "Forbidden", message).with_details(named(group, resource, name))
     }
 
     /// A disruption budget whose state allows no count.
@@ -301,10 +316,14 @@ impl ApiError {
         } else {
             format!("{kind}.{group}")
         };
-        let texts: Vec<String> = causes
-            .iter()
-            .map(|cause| format!("{}: {}", cause.field, cause.message))
-            .collect();
+        let mut texts: Vec<String> = Vec::new();
+        for cause in &causes {
+            let text = format!("{}: {}", cause.field, cause.message);
+            // The message says each thing once, however many causes there are.
+            if !texts.contains(&text) {
+                texts.push(text);
+            }
+        }
         let text = match texts.as_slice() {
             [only] => only.clone(),
             several => format!("[{}]", several.join(", ")),

@@ -7,6 +7,7 @@
 
 mod admission;
 mod auth;
+mod authz;
 mod crd;
 mod error;
 mod expiry;
@@ -42,6 +43,7 @@ use std::{
 
 use admission::Admission;
 use auth::{Authentication, KeyError};
+use authz::Authorizer;
 use expiry::Expiry;
 use hub::{Change, Collection, Draft, Expected, Hub, Key, Object};
 use jiff::Timestamp;
@@ -51,6 +53,7 @@ use serde_json::json;
 use store::{FileStore, Loaded, MemoryStore, Store};
 
 pub use self::admission::PodIdentity;
+pub use self::authz::Authorization;
 pub use self::http::body::ApiBody;
 pub use self::http::service::ApiService;
 pub use self::wire::{Limits, Listening, ServeConfig, ServeError, Serving};
@@ -76,6 +79,8 @@ pub(crate) struct Settings {
     pub(crate) durability: Durability,
     /// Whether new pods need a service account.
     pub(crate) pod_identity: PodIdentity,
+    /// Who may do what.
+    pub(crate) authorization: Authorization,
 }
 
 /// All state of one API server.
@@ -85,6 +90,7 @@ pub(crate) struct Server {
     admission: Admission,
     auth: Authentication,
     pod_identity: PodIdentity,
+    authorizer: Authorizer,
     clock: Clock,
     random: Random,
     expiry: Expiry,
@@ -138,8 +144,10 @@ impl Server {
         let hub = Hub::new(store, loaded.revision, settings.durability)
             .map_err(|error| OpenError::from_io(place, error))?;
         let registry = Registry::built_in(settings.watch_window);
+        let hub = Arc::new(hub);
         let server = Arc::new(Server {
-            hub: Arc::new(hub),
+            authorizer: Authorizer::new(settings.authorization, &hub, &registry),
+            hub,
             admission: Admission::new(&registry),
             auth: Authentication::new(&registry),
             pod_identity: settings.pod_identity,
@@ -159,6 +167,9 @@ impl Server {
         drop(loaded);
         server.settle_now();
         server.create_first_namespaces();
+        if server.authorizer.is_enforced() {
+            authz::ensure_bootstrap_policy(&server);
+        }
         Ok(server)
     }
 

@@ -1,4 +1,4 @@
-//! Reviews of identity and permissions. Every user may do everything.
+//! Reviews of identity and permissions.
 
 use http::{Response, StatusCode};
 use serde_json::{Value, json};
@@ -6,6 +6,7 @@ use serde_json::{Value, json};
 use super::{
     Server,
     auth::{ISSUER, TokenError, UserInfo},
+    authz::reviews::{self as access, AccessReview},
     error::{ApiError, Result},
     http::{
         body::{self, ApiBody},
@@ -21,7 +22,16 @@ pub(crate) struct Review {
     pub(crate) plural: &'static str,
     pub(crate) kind: &'static str,
     pub(crate) is_namespaced: bool,
-    answer: fn(&Asked<'_>) -> Result<Value>,
+    answer: Answer,
+}
+
+/// Where the answer comes from.
+#[derive(Debug, Clone, Copy)]
+enum Answer {
+    /// Who users are determines the status.
+    Identity(fn(&Asked<'_>) -> Result<Value>),
+    /// What users may do determines it.
+    Access(AccessReview),
 }
 
 /// A review as it was posted.
@@ -44,54 +54,44 @@ pub(crate) const ALL: &[Review] = &[
         plural: "selfsubjectreviews",
         kind: "SelfSubjectReview",
         is_namespaced: false,
-        answer: |asked| Ok(json!({"userInfo": asked.user.to_json()})),
+        answer: Answer::Identity(|asked| Ok(json!({"userInfo": asked.user.to_json()}))),
     },
     Review {
         group: AUTHENTICATION,
         plural: "tokenreviews",
         kind: "TokenReview",
         is_namespaced: false,
-        answer: review_token,
+        answer: Answer::Identity(review_token),
     },
     Review {
         group: AUTHORIZATION,
         plural: "localsubjectaccessreviews",
         kind: "LocalSubjectAccessReview",
         is_namespaced: true,
-        answer: allowed,
+        answer: Answer::Access(AccessReview::Local),
     },
     Review {
         group: AUTHORIZATION,
         plural: "selfsubjectaccessreviews",
         kind: "SelfSubjectAccessReview",
         is_namespaced: false,
-        answer: allowed,
+        answer: Answer::Access(AccessReview::Own),
     },
     Review {
         group: AUTHORIZATION,
         plural: "selfsubjectrulesreviews",
         kind: "SelfSubjectRulesReview",
         is_namespaced: false,
-        answer: |_| {
-            Ok(json!({
-                "incomplete": false,
-                "resourceRules": [{"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"]}],
-                "nonResourceRules": [{"verbs": ["*"], "nonResourceURLs": ["*"]}],
-            }))
-        },
+        answer: Answer::Access(AccessReview::OwnRules),
     },
     Review {
         group: AUTHORIZATION,
         plural: "subjectaccessreviews",
         kind: "SubjectAccessReview",
         is_namespaced: false,
-        answer: allowed,
+        answer: Answer::Access(AccessReview::Any),
     },
 ];
-
-fn allowed(_: &Asked<'_>) -> Result<Value> {
-    Ok(json!({"allowed": true}))
-}
 
 /// Whose token it is, if it is a good one for the audiences of the review.
 fn review_token(asked: &Asked<'_>) -> Result<Value> {
@@ -141,24 +141,32 @@ pub(crate) fn find(path: &ResourcePath) -> Option<&'static Review> {
     ALL.iter().find(is_it)
 }
 
-/// Fills in the status of a review that a user asks for.
+/// Fills in the status of a review that a user asks for. `namespace` is that of the path.
 pub(crate) fn answer(
     review: &Review,
     server: &Server,
     user: &UserInfo,
+    namespace: Option<&str>,
     mut asked: Value,
 ) -> Result<Response<ApiBody>> {
-    let status = (review.answer)(&Asked {
-        server,
-        user,
-        review: &asked,
-    })?;
     let Some(members) = asked.as_object_mut() else {
         let message = "the object provided is unrecognized: expected a JSON object";
         return Err(ApiError::bad_request(message));
     };
     members.insert("kind".into(), review.kind.into());
     members.insert("apiVersion".into(), format!("{}/v1", review.group).into());
-    members.insert("status".into(), status);
+    match review.answer {
+        Answer::Identity(status) => {
+            let status = status(&Asked {
+                server,
+                user,
+                review: &asked,
+            })?;
+            asked["status"] = status;
+        }
+        Answer::Access(question) => {
+            access::answer(&server.authorizer, question, user, namespace, &mut asked)?;
+        }
+    }
     Ok(body::json(StatusCode::CREATED, &asked))
 }

@@ -9,7 +9,10 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 use tower::ServiceExt;
 
-use super::{ApiService, Durability, PodIdentity, Server, Settings, hub::lock, store::tests::Log};
+use super::{
+    ApiService, Authorization, Durability, PodIdentity, Server, Settings, hub::lock,
+    store::tests::Log,
+};
 
 fn open(log: &Log) -> Arc<Server> {
     let settings = Settings {
@@ -19,6 +22,7 @@ fn open(log: &Log) -> Arc<Server> {
         seed: Some(1),
         durability: Durability::Strict,
         pod_identity: PodIdentity::None,
+        authorization: Authorization::AlwaysAllow,
     };
     Server::open(Box::new(log.clone()), Path::new("log"), settings).unwrap()
 }

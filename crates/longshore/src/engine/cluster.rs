@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use kube::Client;
+use longshore_cluster::Authorization;
 use longshore_kit::Metrics;
 use longshore_store::RunKey;
 
@@ -10,7 +11,7 @@ use super::{Order, Workspace};
 use crate::{
     error::CliError,
     kubernetes::RealCluster,
-    local_cluster::{ClusterPlan, Lifetime, LocalCluster},
+    local_cluster::{ClusterPlan, Keeping, Lifetime, LocalCluster},
     output,
     progress::phases::Phases,
 };
@@ -38,7 +39,11 @@ impl RunCluster {
         let plan = ClusterPlan {
             data_dir,
             parallelism,
-            lifetime: Lifetime::of(data_dir),
+            // Nobody but this process sends requests to it.
+            keeping: Keeping {
+                lifetime: Lifetime::of(data_dir),
+                authorization: Authorization::AlwaysAllow,
+            },
             unmapped_images: order.unmapped_images,
         };
         let phases = Phases::silent();

@@ -9,7 +9,7 @@ use std::{
 
 use k8s_openapi::api::core::v1::Pod;
 use kube::{Api, api::ListParams};
-use longshore_cluster::{ServeConfig, Serving};
+use longshore_cluster::{Authorization, ServeConfig, Serving};
 use longshore_console::{Hosts, operations, serve::serve};
 use longshore_dags::launch::decide::Disposal;
 use longshore_kit::{Gate, Metrics, metrics};
@@ -22,7 +22,7 @@ use crate::{
         scheduling::{Scheduling, SchedulingPlan, parallelism},
     },
     error::CliError,
-    local_cluster::{ClusterPlan, Lifetime, LocalCluster},
+    local_cluster::{ClusterPlan, Keeping, Lifetime, LocalCluster},
     progress::phases::Phases,
 };
 
@@ -48,6 +48,8 @@ pub(crate) struct ServiceConfig {
     pub(crate) database: Database,
     /// What happens to the cluster when the process ends.
     pub(crate) lifetime: Lifetime,
+    /// Who may do what through the Kubernetes API.
+    pub(crate) authorization: Authorization,
     /// Pods at the same time.
     pub(crate) parallelism: Option<NonZeroU32>,
     /// What becomes of pods of DAGs that have ended.
@@ -100,7 +102,10 @@ impl Service {
         let plan = ClusterPlan {
             data_dir,
             parallelism,
-            lifetime: config.lifetime,
+            keeping: Keeping {
+                lifetime: config.lifetime,
+                authorization: config.authorization,
+            },
             unmapped_images: config.unmapped_images,
         };
         let cluster = LocalCluster::start(&plan, Some(api), &metrics, phases);

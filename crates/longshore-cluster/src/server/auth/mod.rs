@@ -31,7 +31,7 @@ use super::{
 
 pub(crate) use key::KeyError;
 pub(crate) use token::{Claims, ISSUER, Kubernetes, Named, TokenError};
-pub(crate) use user::UserInfo;
+pub(crate) use user::{GROUP_AUTHENTICATED, GROUP_MASTERS, GROUP_UNAUTHENTICATED, UserInfo};
 
 use key::SigningKey;
 use token::Present;

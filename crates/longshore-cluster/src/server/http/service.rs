@@ -9,7 +9,7 @@ use std::{
 
 use bytes::Bytes;
 use futures::{FutureExt, future::BoxFuture};
-use http::{Method, Request, Response, header::CONTENT_TYPE, request::Parts};
+use http::{Method, Request, Response, StatusCode, header::CONTENT_TYPE, request::Parts};
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 use tower::{BoxError, Service};
@@ -21,12 +21,13 @@ use super::{
     present::Presentation,
     query::Query,
     render::Rendering,
-    route::{ResourcePath, Route},
+    route::{DiscoveryPath, ResourcePath, Route},
     socket::Carrier,
 };
 use crate::server::{
     Server,
     auth::{self, UserInfo},
+    authz::{Attributes, Refusal, acting_user},
     error::{ApiError, Result},
     openapi,
     patch::PatchType,
@@ -105,14 +106,15 @@ where
     B: http_body::Body<Data = Bytes> + Send,
     B::Error: Into<BoxError>,
 {
-    let path = match Route::parse(parts.uri.path()) {
-        Route::Other(path) => return other(&server, &parts, &path, &query),
-        Route::Discovery(path) => {
-            return match parts.method {
-                Method::GET => discovery::describe(&server.registry, &path, &parts.headers),
-                _ => Err(ApiError::method_not_allowed()),
-            };
-        }
+    let route = Route::parse(parts.uri.path());
+    let user = match admit(&server, &parts, &query, &route) {
+        Ok(user) => user,
+        Err(Refusal::Status(error)) => return Err(error),
+        Err(Refusal::Text(text)) => return Ok(body::text(StatusCode::INTERNAL_SERVER_ERROR, text)),
+    };
+    let path = match route {
+        Route::Other(path) => return other(&server, &parts, &query, &path),
+        Route::Discovery(path) => return describe(&server, &parts, &path),
         Route::Resource(path) => path,
     };
     let input = Input {
@@ -124,7 +126,8 @@ where
             return Err(ApiError::method_not_allowed());
         }
         let asked = input.read(body).await?.decoded()?;
-        return reviews::answer(review, &server, &user(&parts), asked);
+        let namespace = path.namespace.as_deref();
+        return reviews::answer(review, &server, &user, namespace, asked);
     }
     let Some(served) = server
         .registry
@@ -139,7 +142,7 @@ where
         None => Carrier::of(&mut parts, &query)?,
         Some(_) => Carrier::Body,
     };
-    let call = call(server, served, &path, query, &parts)?;
+    let call = call(server, user, served, &path, query, &parts)?;
     let client_gone = call.client_gone.clone();
     let input = input.read(body).await?;
     let (method, subresource) = (parts.method, path.subresource);
@@ -161,7 +164,7 @@ where
 }
 
 /// Answers about paths outside of groups and versions.
-fn other(server: &Server, parts: &Parts, path: &str, query: &Query) -> Result<Response<ApiBody>> {
+fn other(server: &Server, parts: &Parts, query: &Query, path: &str) -> Result<Response<ApiBody>> {
     if parts.method == Method::GET
         && let Some(document) = auth::document(&server.auth, path)?
     {
@@ -179,6 +182,14 @@ fn other(server: &Server, parts: &Parts, path: &str, query: &Query) -> Result<Re
     openapi::answer(&server.openapi, &server.registry, &request)
 }
 
+/// Answers a request about the API groups themselves.
+fn describe(server: &Server, parts: &Parts, path: &DiscoveryPath) -> Result<Response<ApiBody>> {
+    match parts.method {
+        Method::GET => discovery::describe(&server.registry, path, &parts.headers),
+        _ => Err(ApiError::method_not_allowed()),
+    }
+}
+
 /// Runs a write to its end, also when the client disconnects in its middle: what follows from a
 /// stored write must follow. A webhook call that is still under way before the write is stored ends
 /// with the connection of the client.
@@ -188,8 +199,22 @@ async fn to_the_end(
     tokio::spawn(write).await.map_err(ApiError::internal)?
 }
 
-/// The user of a request, whom the wire has found; the requests of this process are those of the administrator.
-fn user(parts: &Parts) -> Arc<UserInfo> {
+/// Lets a request in, or refuses it; returns the user for whom it acts.
+fn admit(
+    server: &Server,
+    parts: &Parts,
+    query: &Query,
+    route: &Route,
+) -> Result<Arc<UserInfo>, Refusal> {
+    let authorizer = &server.authorizer;
+    let user = acting_user(authorizer, sender(parts), &parts.headers, &parts.uri)?;
+    let asked = Attributes::of(&parts.method, parts.uri.path(), route, query);
+    authorizer.require(&user, &asked)?;
+    Ok(user)
+}
+
+/// The sender of a request, whom the wire has found; the requests of this process are those of the administrator.
+fn sender(parts: &Parts) -> Arc<UserInfo> {
     let found = parts.extensions.get::<Arc<UserInfo>>();
     found.map_or_else(|| Arc::new(UserInfo::admin()), Arc::clone)
 }
@@ -201,6 +226,7 @@ fn content_type(parts: &Parts) -> &str {
 
 fn call(
     server: Arc<Server>,
+    user: Arc<UserInfo>,
     served: Served,
     path: &ResourcePath,
     query: Query,
@@ -223,7 +249,7 @@ fn call(
     let clock = Arc::clone(&server.clock);
     Ok(Call {
         server,
-        user: user(parts),
+        user,
         rendering: Rendering::new(form, row_object, Arc::clone(&served.resource), clock)
             .encoded_as(encoding),
         served: served.resource,

@@ -57,6 +57,8 @@ pub(crate) enum Strategy {
     Data,
     /// How much of an application may be missing.
     Budget,
+    /// Grants rights: a role, or a binding of one.
+    Access,
     /// A configuration of admission webhooks.
     Webhooks,
     /// A CustomResourceDefinition.

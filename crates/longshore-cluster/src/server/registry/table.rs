@@ -291,6 +291,14 @@ fn workloads() -> Vec<Resource> {
     ]
 }
 
+/// A role, or a binding of one.
+fn access(resource: Resource) -> Resource {
+    resource
+        .creates_on_update()
+        .names(NameRule::PathSegment)
+        .strategy(Strategy::Access)
+}
+
 fn policy_and_access() -> Vec<Resource> {
     let rbac = "rbac.authorization.k8s.io/v1";
     let admission = "admissionregistration.k8s.io/v1";
@@ -300,10 +308,10 @@ fn policy_and_access() -> Vec<Resource> {
             .status()
             .generation()
             .strategy(Strategy::Budget),
-        namespaced(rbac, "roles", "Role").names(NameRule::PathSegment),
-        namespaced(rbac, "rolebindings", "RoleBinding").names(NameRule::PathSegment),
-        cluster(rbac, "clusterroles", "ClusterRole").names(NameRule::PathSegment),
-        cluster(rbac, "clusterrolebindings", "ClusterRoleBinding").names(NameRule::PathSegment),
+        access(namespaced(rbac, "roles", "Role")),
+        access(namespaced(rbac, "rolebindings", "RoleBinding")),
+        access(cluster(rbac, "clusterroles", "ClusterRole")),
+        access(cluster(rbac, "clusterrolebindings", "ClusterRoleBinding")),
         cluster(
             admission,
             "mutatingwebhookconfigurations",

@@ -30,13 +30,7 @@ impl FieldSelector {
     pub(crate) fn parse(text: &str, resource: &Resource) -> Result<FieldSelector> {
         let mut requirements = Vec::new();
         for part in split_unescaped(text).iter().filter(|part| !part.is_empty()) {
-            let split = [("!=", false), ("==", true), ("=", true)]
-                .into_iter()
-                .find_map(|(sign, is_equal)| {
-                    part.split_once(sign)
-                        .map(|(label, value)| (label, is_equal, value))
-                });
-            let Some((label, is_equal, value)) = split else {
+            let Some((label, is_equal, value)) = split_requirement(part) else {
                 let message = format!("invalid selector: '{part}'; can't understand '{part}'");
                 return Err(ApiError::bad_request(message));
             };
@@ -95,6 +89,28 @@ impl FieldSelector {
             (value == requirement.value) == requirement.is_equal
         })
     }
+}
+
+/// The name that every selected object has, where a selector demands one.
+pub(crate) fn required_name(text: &str) -> Option<String> {
+    let mut required = None;
+    for part in split_unescaped(text).iter().filter(|part| !part.is_empty()) {
+        let (label, is_equal, value) = split_requirement(part)?;
+        if label == "metadata.name" && is_equal && required.is_none() {
+            required = Some(unescape(value));
+        }
+    }
+    required
+}
+
+/// The label, whether its value must be equal, and the value of a requirement.
+fn split_requirement(part: &str) -> Option<(&str, bool, &str)> {
+    [("!=", false), ("==", true), ("=", true)]
+        .into_iter()
+        .find_map(|(sign, is_equal)| {
+            part.split_once(sign)
+                .map(|(label, value)| (label, is_equal, value))
+        })
 }
 
 /// Splits at commas that no backslash precedes.

@@ -5,6 +5,7 @@ mod field;
 use std::sync::Arc;
 
 use field::FieldSelector;
+pub(crate) use field::required_name;
 use longshore_k8s::Selector;
 
 use super::{

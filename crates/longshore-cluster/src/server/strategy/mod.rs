@@ -1,6 +1,7 @@
 //! What a resource does on its own account when its objects are written: defaults, protected parts,
 //! validation.
 
+pub(crate) mod access;
 mod budgets;
 mod data;
 mod namespaces;
@@ -38,6 +39,7 @@ pub(crate) fn prepare_create(resource: &Resource, object: &mut Value) {
         }
         Strategy::Data => data::prepare(object),
         Strategy::Budget => object["status"] = budgets::first_status(),
+        Strategy::Access => access::set_defaults(object),
         Strategy::Webhooks => admission::set_defaults(&resource.kind, object),
         Strategy::Definition => crd::prepare_create(object),
         Strategy::Plain | Strategy::Node | Strategy::Custom => {}
@@ -60,6 +62,7 @@ pub(crate) fn prepare_update(resource: &Resource, new: &mut Value, old: &Value) 
         Strategy::Service => workloads::set_service_defaults(new),
         Strategy::Workload => workloads::set_defaults(&resource.kind, new),
         Strategy::Webhooks => admission::set_defaults(&resource.kind, new),
+        Strategy::Access => access::set_defaults(new),
         Strategy::Definition => crd::prepare_update(new),
         Strategy::Plain | Strategy::Node | Strategy::Claim => {}
         Strategy::Budget | Strategy::Custom => {}
@@ -74,6 +77,7 @@ pub(crate) fn set_defaults(resource: &Resource, object: &mut Value, old: Option<
         Strategy::Data => data::prepare(object),
         Strategy::Service => workloads::set_service_defaults(object),
         Strategy::Workload => workloads::set_defaults(&resource.kind, object),
+        Strategy::Access => access::set_defaults(object),
         Strategy::Plain | Strategy::Node | Strategy::Namespace | Strategy::Claim => {}
         Strategy::Budget | Strategy::Webhooks | Strategy::Definition | Strategy::Custom => {}
     }
@@ -87,6 +91,7 @@ pub(crate) fn violations(resource: &Resource, new: &Value, old: Option<&Value>) 
         (Strategy::Workload, _) => workloads::violations(&resource.kind, new, old),
         (Strategy::Data, _) => data::violations(new, old),
         (Strategy::Budget, _) => budgets::violations(new),
+        (Strategy::Access, _) => access::violations(&resource.kind, new, old),
         (Strategy::Webhooks, _) => admission::violations(&resource.kind, new),
         (Strategy::Definition, _) => crd::violations(new, old),
         (Strategy::Custom, _) => resource

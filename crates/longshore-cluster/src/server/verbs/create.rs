@@ -8,6 +8,7 @@ use serde_json::Value;
 use super::Call;
 use crate::server::{
     admission::{Operation, Question, admit_service_account},
+    authz::check_escalation,
     error::{ApiError, Cause, Result},
     http::body::ApiBody,
     hub::{Change, CommitError, Expected, Key, Object},
@@ -58,6 +59,7 @@ pub(crate) async fn create_object(call: &Call, object: Value, is_dry_run: bool) 
     let question = Question::new(call, Operation::Create, is_dry_run);
     let mut object = question.mutate(object, None).await?;
     place(call, &mut object)?;
+    check_escalation(call, &object, None)?;
     wipe(&mut object);
     if resource.has_generation {
         meta::metadata(&mut object).insert("generation".into(), 1.into());

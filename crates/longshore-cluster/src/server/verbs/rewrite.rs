@@ -8,6 +8,7 @@ use serde_json::Value;
 use super::Call;
 use crate::server::{
     admission::{Operation, Question},
+    authz::check_escalation,
     error::{ApiError, Cause, Result},
     http::body::ApiBody,
     hub::{Change, CommitError, Expected, Object},
@@ -100,6 +101,7 @@ async fn rewrite_with(
             new = question.mutate(new, Some(&old)).await?;
             check_identity(call, &new, &old)?;
         }
+        check_escalation(call, &new, Some(&old))?;
         check_version(call, &new, &old)?;
         prepare(call.resource(), part, &mut new, &old);
         let is_same = new == old;

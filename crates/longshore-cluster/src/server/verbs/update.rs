@@ -9,6 +9,7 @@ use super::{
     rewrite::{Part, rewrite},
 };
 use crate::server::{
+    authz::{Attributes, ResourceTarget},
     error::{ApiError, Cause, Result},
     http::body::ApiBody,
     meta,
@@ -41,6 +42,19 @@ fn require_version(call: &Call, object: &Value) -> Result<()> {
     Err(ApiError::invalid(group, plural, &call.name, vec![cause]))
 }
 
+/// A user who may update objects may not therefore create them.
+fn require_create(call: &Call) -> Result<()> {
+    let target = ResourceTarget {
+        group: call.served.group.clone(),
+        resource: call.served.plural.clone(),
+        namespace: call.namespace.clone().unwrap_or_default(),
+        name: call.name.clone(),
+        ..ResourceTarget::default()
+    };
+    let create = Attributes::about("create", target);
+    call.server.authorizer.require(&call.user, &create)
+}
+
 async fn create_missing(call: &Call, object: Value) -> Result<Response<ApiBody>> {
     if meta::name(&object) != call.name {
         let message = format!(
@@ -53,6 +67,7 @@ async fn create_missing(call: &Call, object: Value) -> Result<Response<ApiBody>>
     if !meta::text(&object, "/metadata/resourceVersion").is_empty() {
         return Err(ApiError::modified(call.resource(), &call.name));
     }
+    require_create(call)?;
     match create_object(call, object, call.query.is_dry_run()?).await? {
         Created::Stored(object) => Ok(call.respond(StatusCode::CREATED, &object)),
         Created::Imagined(object) => Ok(call.respond_unstored(StatusCode::CREATED, object)),

@@ -77,7 +77,6 @@ impl Rules {
     ) -> Result<(Arc<UserInfo>, OwnedSemaphorePermit)> {
         self.check_host(uri, headers)?;
         let user = self.authenticate(uri, headers, certificate)?;
-        refuse_impersonation(headers)?;
         let gate = if is_long_running(uri, headers) {
             &self.watches
         } else {
@@ -147,15 +146,6 @@ impl Rules {
                 Err(ApiError::unauthorized())
             }
         }
-    }
-}
-
-/// A request that would act as another user (`kubectl --as`) would act with all rights: the server knows one user.
-fn refuse_impersonation(headers: &HeaderMap) -> Result<()> {
-    let mut names = headers.keys();
-    match names.find(|name| name.as_str().starts_with("impersonate-")) {
-        Some(_) => Err(ApiError::no_impersonation()),
-        None => Ok(()),
     }
 }
 
@@ -365,23 +355,6 @@ mod tests {
                 expected,
                 "{host}"
             );
-        }
-    }
-
-    #[test]
-    fn a_request_in_the_name_of_another_user_is_refused() {
-        for name in [
-            "impersonate-user",
-            "impersonate-group",
-            "impersonate-extra-scopes",
-        ] {
-            let mut headers = HeaderMap::new();
-            headers.insert(AUTHORIZATION, "Bearer secret".parse().unwrap());
-            headers.insert(name, "jane".parse().unwrap());
-            let refused = rules().admit(&"/api/v1/pods".parse().unwrap(), &headers, None);
-            let refused = refused.unwrap_err();
-            assert_eq!(refused.code, 403, "{name}");
-            assert!(refused.message.contains("--as"), "{}", refused.message);
         }
     }
 

@@ -21,7 +21,7 @@ mod scenario;
 use std::collections::BTreeMap;
 
 use kube::config::{KubeConfigOptions, Kubeconfig};
-use longshore_cluster::Cluster;
+use longshore_cluster::{Authorization, Cluster};
 use serde_json::Value;
 
 use answers::Recorded;
@@ -39,7 +39,9 @@ async fn differential_embedded_server_answers_as_recorded() {
     let mut found = Vec::new();
     for subject in &subjects {
         // Each on its own, as the order of the files must not matter.
-        let cluster = Cluster::in_memory();
+        let builder = Cluster::builder();
+        // As the recorded server.
+        let cluster = builder.authorization(Authorization::Rbac).build();
         // A webhook is outside, where the time is the real one.
         let needs_time = subject.needs_judge();
         if needs_time {

@@ -2,7 +2,10 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
-use http::header::{ACCEPT, CONTENT_TYPE, WARNING};
+use http::{
+    header::{ACCEPT, CONTENT_TYPE, WARNING},
+    request::Builder,
+};
 use http_body_util::BodyExt;
 use kube::client::Body;
 use serde_json::{Map, Value, json};
@@ -34,6 +37,7 @@ pub(super) async fn replay(client: &kube::Client, subject: &Subject) -> Vec<(Str
         ("core", below("/api/v1")),
         ("apps", below("/apis/apps/v1")),
         ("batch", below("/apis/batch/v1")),
+        ("rbac", below("/apis/rbac.authorization.k8s.io/v1")),
         ("ns", namespace.clone()),
     ]
     .map(|(name, value)| (name.to_owned(), value))
@@ -151,7 +155,23 @@ fn request(step: &Step, variables: &Variables) -> http::Request<Body> {
     if accept != "none" {
         request = request.header(ACCEPT, accept);
     }
+    request = request_as(request, step, variables);
     request.body(Body::from(body.into_bytes())).unwrap()
+}
+
+/// Adds the headers of a request in the name of another user.
+fn request_as(mut request: Builder, step: &Step, variables: &Variables) -> Builder {
+    if let Some(user) = &step.acting {
+        request = request.header("impersonate-user", expand(user, variables));
+    }
+    for group in &step.groups {
+        request = request.header("impersonate-group", expand(group, variables));
+    }
+    for (name, value) in &step.identity {
+        let name = format!("impersonate-{}", name.to_lowercase());
+        request = request.header(name, expand(value, variables));
+    }
+    request
 }
 
 fn body(step: &Step, variables: &Variables) -> String {

@@ -24,7 +24,7 @@ pub(super) struct Subject {
 /// One request.
 ///
 /// In the path and the body `${name}` stands for a saved value, `${ns}` for the subject's
-/// namespace, `${core}`, `${apps}`, `${batch}` for the start of paths in it.
+/// namespace, `${core}`, `${apps}`, `${batch}`, `${rbac}` for the start of paths in it.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub(super) struct Step {
@@ -55,6 +55,15 @@ pub(super) struct Step {
     /// The only parts of a long answer that are compared, by JSON pointer.
     #[serde(default)]
     pub(super) only: Vec<String>,
+    /// In whose name the request is sent; none for the administrator.
+    #[serde(rename = "as", default)]
+    pub(super) acting: Option<String>,
+    /// The groups of that user.
+    #[serde(default)]
+    pub(super) groups: Vec<String>,
+    /// Further headers of that user, after `Impersonate-`.
+    #[serde(default)]
+    pub(super) identity: BTreeMap<String, String>,
     /// How many events of a watch are read.
     #[serde(default)]
     pub(super) events: Option<usize>,

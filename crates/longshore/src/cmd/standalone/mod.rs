@@ -2,7 +2,8 @@
 
 use std::{num::NonZeroU32, path::PathBuf, time::Duration};
 
-use clap::Args;
+use clap::{Args, ValueEnum};
+use longshore_cluster::Authorization;
 use tokio::runtime::Runtime;
 
 use crate::{
@@ -48,6 +49,9 @@ pub(crate) struct StandaloneArgs {
     /// Port of health and metrics; 0 takes a free one
     #[arg(long, value_name = "PORT", default_value_t = 9090)]
     metrics_port: u16,
+    /// Who may do what through the Kubernetes API; the kubeconfig's user may do everything
+    #[arg(long, value_name = "MODE", value_enum, default_value_t = AuthorizationMode::Rbac)]
+    authorization: AuthorizationMode,
     /// Pods at the same time [default: 32]
     #[arg(long, value_name = "N")]
     parallelism: Option<NonZeroU32>,
@@ -57,6 +61,24 @@ pub(crate) struct StandaloneArgs {
     images: UnmappedImagesArgs,
     #[command(flatten)]
     database: DatabaseArgs,
+}
+
+/// The values of `--authorization`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum AuthorizationMode {
+    /// What roles and their bindings grant
+    Rbac,
+    /// Everybody may do everything
+    AlwaysAllow,
+}
+
+impl From<AuthorizationMode> for Authorization {
+    fn from(mode: AuthorizationMode) -> Self {
+        match mode {
+            AuthorizationMode::Rbac => Self::Rbac,
+            AuthorizationMode::AlwaysAllow => Self::AlwaysAllow,
+        }
+    }
 }
 
 /// Runs the service until a signal stops it.
@@ -86,6 +108,7 @@ fn config(args: &StandaloneArgs, data_dir: &DataDir) -> Result<ServiceConfig, Cl
         } else {
             Lifetime::OfDataDir
         },
+        authorization: args.authorization.into(),
         parallelism: args.parallelism,
         disposal: args.failed_pods.disposal(),
         unmapped_images: args.images.unmapped(),
