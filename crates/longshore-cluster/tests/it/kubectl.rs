@@ -2,6 +2,7 @@
 //! `cargo xtask kubectl` builds; without it these tests say so and pass. Each prints how many
 //! commands it has run.
 
+mod access;
 mod applying;
 mod changing;
 mod custom;

@@ -8,7 +8,7 @@ use kube::{
     api::{Api, ListParams, PostParams, WatchEvent, WatchParams},
     config::{KubeConfigOptions, Kubeconfig},
 };
-use longshore_cluster::{Cluster, Limits, ServeConfig, Serving};
+use longshore_cluster::{Authorization, Cluster, Limits, ServeConfig, Serving};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, pem::PemObject};
 use serde_json::json;
 use tempfile::TempDir;
@@ -26,7 +26,9 @@ pub(crate) struct Served {
 }
 
 pub(crate) fn served_with(limits: Limits) -> Served {
-    served(Cluster::in_memory(), limits)
+    // As `standalone` serves it.
+    let builder = Cluster::builder().authorization(Authorization::Rbac);
+    served(builder.build(), limits)
 }
 
 pub(crate) fn served(cluster: Cluster, limits: Limits) -> Served {
