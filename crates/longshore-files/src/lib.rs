@@ -10,6 +10,7 @@
 pub mod disk;
 mod draft;
 mod group;
+mod link;
 #[cfg(any(test, feature = "testing"))]
 pub mod lossy;
 
@@ -18,6 +19,7 @@ use std::{io, path::Path};
 pub use disk::{Disk, System};
 pub use draft::Draft;
 pub use group::GroupSync;
+pub use link::replace_link;
 
 /// Replaces a file, or makes it: after a loss of power the file has its old content or all of the new one, and the new one
 /// once this has returned. Its permissions are `mode` less what the umask takes, whatever the old file had.

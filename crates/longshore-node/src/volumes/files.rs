@@ -1,18 +1,10 @@
 //! Volumes that hold files made from API objects: configMap, secret, downwardAPI, projected.
 
-use std::{
-    fs::{self, Permissions},
-    io,
-    os::unix::fs::{PermissionsExt, symlink},
-    path::Path,
-};
-
 use k8s_openapi::api::core::v1::{DownwardAPIVolumeFile, KeyToPath, Volume, VolumeProjection};
 
-use super::Store;
+use super::{Store, atomic::File};
 use crate::{
     env::{field_of, resource_of},
-    private_dir,
     refusal::Refusal,
     sources::Kind,
 };
@@ -20,19 +12,18 @@ use crate::{
 /// Kubernetes' mode of files that ask for none.
 const DEFAULT_MODE: i32 = 0o644;
 
-/// One file of a volume.
-#[derive(Debug, PartialEq, Eq)]
-pub(super) struct Entry {
-    /// Relative to the volume.
-    path: String,
-    content: Vec<u8>,
-    mode: u32,
+type Payload = Result<Vec<File>, Refusal>;
+
+/// Whether a volume holds files made from API objects.
+pub(super) fn is_of_files(volume: &Volume) -> bool {
+    volume.config_map.is_some()
+        || volume.secret.is_some()
+        || volume.downward_api.is_some()
+        || volume.projected.is_some()
 }
 
-type Payload = Result<Vec<Entry>, Refusal>;
-
 /// The files of a volume; `None` when it is of another kind.
-pub(super) fn payload(store: &Store<'_>, volume: &Volume) -> Result<Option<Vec<Entry>>, Refusal> {
+pub(super) fn payload(store: &Store<'_>, volume: &Volume) -> Result<Option<Vec<File>>, Refusal> {
     let name = volume.name.as_str();
     let files = if let Some(v) = &volume.config_map {
         let items = Items {
@@ -169,38 +160,11 @@ fn downward(
     items.iter().map(file).collect()
 }
 
-fn entry(path: &str, content: Vec<u8>, mode: Option<i32>, default: Option<i32>) -> Entry {
+fn entry(path: &str, content: Vec<u8>, mode: Option<i32>, default: Option<i32>) -> File {
     let mode = mode.or(default).unwrap_or(DEFAULT_MODE);
-    Entry {
+    File {
         path: path.to_owned(),
         content,
         mode: mode.cast_unsigned() & 0o777,
     }
-}
-
-/// Writes the files as Kubernetes lays them out: real ones in a hidden directory, links to them on top.
-///
-/// A program that follows `..data` sees all files of one version; a volume that exists stays as it is.
-pub(super) fn write(dir: &Path, files: &[Entry]) -> io::Result<()> {
-    if dir.join("..data").exists() {
-        return Ok(());
-    }
-    let hidden = dir.join("..1");
-    private_dir::make_readable(dir, &hidden)?;
-    for file in files {
-        let path = hidden.join(&file.path);
-        if let Some(parent) = path.parent() {
-            private_dir::make_readable(&hidden, parent)?;
-        }
-        fs::write(&path, &file.content)?;
-        fs::set_permissions(&path, Permissions::from_mode(file.mode))?;
-        let top = Path::new(&file.path).components().next();
-        if let Some(top) = top.filter(|top| !dir.join(top).exists()) {
-            let link = dir.join(top);
-            drop(fs::remove_file(&link));
-            symlink(Path::new("..data").join(top), link)?;
-        }
-    }
-    // Last, because it says that the volume is complete.
-    symlink("..1", dir.join("..data"))
 }

@@ -1,5 +1,6 @@
 //! A pod's volumes as directories and files of the host, ready to be mounted.
 
+pub(crate) mod atomic;
 mod files;
 mod host_path;
 
@@ -39,7 +40,8 @@ pub(crate) struct Store<'a> {
     pub(crate) host: &'a HostFacts,
 }
 
-/// Makes every volume of the pod; existing ones are left alone. Returns the path of each by name.
+/// Makes every volume of the pod, and brings those of files up to date; others that exist are left alone. Returns the path of
+/// each by name.
 pub(crate) fn prepare(store: &Store<'_>) -> Result<BTreeMap<String, PathBuf>, Refusal> {
     let volumes = store.pod.spec.iter().flat_map(|s| &s.volumes).flatten();
     volumes
@@ -82,7 +84,7 @@ fn prepare_one(store: &Store<'_>, volume: &Volume) -> Result<PathBuf, Refusal> {
     }
     match files::payload(store, volume)? {
         Some(files) => {
-            files::write(&dir, &files).map_err(failed)?;
+            atomic::write(&dir, &files).map_err(failed)?;
             Ok(dir)
         }
         None => Err(Refusal::pod(format!(
@@ -125,18 +127,20 @@ pub(crate) fn mounts(
         all.push(MountSpec {
             source: source(container, mount, volume, env)?,
             target: mount.mount_path.clone().into(),
-            read_only: mount.read_only == Some(true) || is_read_only_claim(pod, &mount.name),
+            read_only: mount.read_only == Some(true) || is_read_only(pod, &mount.name),
         });
     }
     Ok(all)
 }
 
-fn is_read_only_claim(pod: &Pod, volume: &str) -> bool {
+/// Whether no container of the pod may write to a volume. The files of API objects are the node's to change, as on a kubelet.
+fn is_read_only(pod: &Pod, volume: &str) -> bool {
     let volumes = pod.spec.iter().flat_map(|s| &s.volumes).flatten();
-    let mut claims = volumes
-        .filter(|v| v.name == volume)
-        .flat_map(|v| &v.persistent_volume_claim);
-    claims.any(|claim| claim.read_only == Some(true))
+    let mut named = volumes.filter(|v| v.name == volume);
+    named.any(|v| {
+        let claim = v.persistent_volume_claim.as_ref();
+        claim.is_some_and(|claim| claim.read_only == Some(true)) || files::is_of_files(v)
+    })
 }
 
 /// The volume itself, or what its subPath names inside of it.
