@@ -7,6 +7,7 @@ pub(crate) mod actor;
 mod adopt;
 mod decide;
 pub(crate) mod directory;
+mod hooks;
 pub(crate) mod model;
 pub(crate) mod publish;
 mod resolve;

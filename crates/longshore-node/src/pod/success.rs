@@ -23,11 +23,16 @@ pub(crate) fn recall(dir: &Path, now: Timestamp) -> io::Result<Option<Pod>> {
     else {
         return Ok(None);
     };
-    let mut records = Record::load_all(dir)?.into_iter();
+    let desired = Desired::of(&pod);
+    // Sidecars do not count: they are stopped once the others have succeeded.
+    let counts = |record: &Record| {
+        let wish = desired.find(&record.id.container);
+        wish.is_none_or(|wish| !wish.is_sidecar)
+    };
+    let mut records = Record::load_all(dir)?.into_iter().filter(counts);
     if !records.all(|record| ended_by_itself(&record, local.begun_stop.as_ref())) {
         return Ok(None);
     }
-    let desired = Desired::of(&pod);
     if outlook(&desired, &local, now) != Outlook::Over(Final::Succeeded) {
         return Ok(None);
     }
@@ -107,7 +112,7 @@ mod tests {
             let stop = BegunStop {
                 cause: StopCause::Deleted,
                 since,
-                is_asked: true,
+                asked: std::collections::BTreeSet::new(),
             };
             directory::remember_stop(dir.path(), &stop).unwrap();
         }

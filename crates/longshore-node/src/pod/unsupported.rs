@@ -11,13 +11,12 @@ pub(crate) fn find(pod: &Pod, profile: Profile) -> Option<Refusal> {
     let of_pod =
         in_pod(spec).map(|what| Refusal::pod(format!("this node does not support {what}")));
     of_pod.or_else(|| {
-        let init = spec.init_containers.iter().flatten();
-        let mut sidecars = init.clone().filter(|c| c.restart_policy.is_some());
-        if let Some(sidecar) = sidecars.next() {
-            let message =
-                "this node does not support init containers with a restartPolicy (sidecars)";
-            return Some(Refusal::config(&sidecar.name, message));
+        let mut main = spec.containers.iter();
+        if let Some(own) = main.find(|c| c.restart_policy.is_some()) {
+            let message = "this node does not support a restartPolicy of a main container";
+            return Some(Refusal::config(&own.name, message));
         }
+        let init = spec.init_containers.iter().flatten();
         init.chain(&spec.containers).find_map(|c| {
             let what = in_container(c, spec, profile)?;
             Some(Refusal::config(
@@ -64,28 +63,12 @@ fn in_pod(spec: &PodSpec) -> Option<&'static str> {
 }
 
 fn in_container(c: &Container, spec: &PodSpec, profile: Profile) -> Option<&'static str> {
-    let hooks = c.lifecycle.as_ref();
     let security = c.security_context.as_ref();
     let mounts = || c.volume_mounts.iter().flatten();
     let asks = [
         (
-            [&c.startup_probe, &c.readiness_probe, &c.liveness_probe]
-                .into_iter()
-                .flatten()
-                .any(|probe| probe.grpc.is_some()),
-            "grpc probes",
-        ),
-        (
-            hooks.is_some_and(|h| h.post_start.is_some()),
-            "lifecycle.postStart",
-        ),
-        (
-            hooks.is_some_and(|h| h.pre_stop.is_some()),
-            "lifecycle.preStop",
-        ),
-        (
-            c.restart_policy.is_some(),
-            "a restartPolicy of a single container",
+            c.restart_policy.as_deref().is_some_and(|it| it != "Always"),
+            "an init container with a restartPolicy other than Always",
         ),
         (c.tty == Some(true), "tty"),
         (

@@ -2,37 +2,8 @@
 
 use serde_json::json;
 
-use super::{Plan, StopCause, id, pod, t};
-use crate::{
-    pod::{decide::Action, model::Ending},
-    probes::Kind,
-};
-
-/// The plan in short: actions, and the second to wake at.
-fn short(plan: &Plan) -> String {
-    let mut words: Vec<String> = plan
-        .actions
-        .iter()
-        .map(|action| match action {
-            Action::Prepare => "prepare".into(),
-            Action::Start(id) => format!("start {id}"),
-            Action::Stop(cause) => format!("stop {cause:?}"),
-            Action::End(id) => format!("end {id}"),
-            Action::KillOne(id) => format!("kill {id}"),
-            Action::Kill => "kill".into(),
-            Action::Publish(status) => {
-                format!("publish {}", status["phase"].as_str().expect("a phase"))
-            }
-            Action::DeleteObject => "delete".into(),
-            Action::Release => "release".into(),
-            Action::Forget => "forget".into(),
-        })
-        .collect();
-    if let Some(at) = plan.wake_at {
-        words.push(format!("wake {}", at.duration_since(t(0)).as_secs()));
-    }
-    words.join(", ")
-}
+use super::{Ending, StopCause, id, pod, t};
+use crate::probes::Kind;
 
 #[test]
 #[expect(clippy::too_many_lines, reason = "one row per situation")]
@@ -215,7 +186,7 @@ fn each_situation_has_its_next_step() {
                 .stopping(Deleted, 2)
                 .told(),
             3,
-            "kill",
+            "kill main/0",
         ),
         (
             "killed",
@@ -304,7 +275,7 @@ fn each_situation_has_its_next_step() {
         ("gone and ended", ran(137).gone(), 2, "forget"),
         ("gone before it began", never().gone(), 0, "forget"),
     ] {
-        assert_eq!(short(&case.plan(now)), expected, "{situation}");
+        assert_eq!(case.next(now), expected, "{situation}");
     }
 }
 
@@ -333,17 +304,21 @@ fn a_container_that_a_probe_gives_up_gets_its_grace() {
     health.learn(&wish.probes, Kind::Liveness, false, t(2));
     case.local.health.insert(id("main", 0), health);
     let case = case.told();
-    assert_eq!(short(&case.plan(2)), "end main/0");
+    assert_eq!(case.next(2), "end main/0");
     let mut asked = case;
-    let ending = |is_killed| Ending {
-        since: t(2),
-        is_killed,
-    };
-    asked.local.ending.insert(id("main", 0), ending(false));
-    assert_eq!(short(&asked.plan(3)), "wake 7");
-    assert_eq!(short(&asked.plan(7)), "kill main/0");
-    asked.local.ending.insert(id("main", 0), ending(true));
-    assert_eq!(short(&asked.plan(8)), "");
+    asked
+        .local
+        .ending
+        .insert(id("main", 0), Ending::begun(t(2)));
+    assert_eq!(asked.next(2), "ask main/0");
+    asked
+        .local
+        .ending
+        .insert(id("main", 0), Ending::asked(t(2)));
+    assert_eq!(asked.next(3), "wake 7");
+    assert_eq!(asked.next(7), "kill main/0");
+    let asked = asked.killed();
+    assert_eq!(asked.next(8), "");
     let again = asked.exited("main", 0, 137, 1, 8).told();
-    assert_eq!(short(&again.plan(8)), "start main/1");
+    assert_eq!(again.next(8), "start main/1");
 }
