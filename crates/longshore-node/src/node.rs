@@ -28,6 +28,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{
     addresses::Addresses,
+    cgroups::Cgroups,
     config::{LogsLifetime, NodeConfig, PodsLifetime},
     env::HostFacts,
     left_behind,
@@ -37,6 +38,7 @@ use crate::{
         actor::{Actor, News},
         directory,
         publish::PodRef,
+        security::Powers,
     },
     private_dir,
     profile::{self, Profile},
@@ -71,6 +73,10 @@ pub(crate) struct Shared {
     pub(crate) client: Client,
     pub(crate) profile: Profile,
     pub(crate) host: HostFacts,
+    /// What the node may give to containers.
+    pub(crate) powers: Powers,
+    /// Where memory limits can be set, if they can.
+    pub(crate) cgroups: Option<Cgroups>,
     starts: Arc<Semaphore>,
     recorder: Recorder,
     addresses: Addresses,
@@ -202,7 +208,12 @@ impl Node {
             pod_ip: HOST_IP.to_string(),
             allocatable: register::allocatable(&config),
         };
+        let cgroups = Cgroups::find()
+            .inspect_err(|why| tracing::info!(%why, "memory limits of containers are not enforced"))
+            .ok();
         let shared = Shared {
+            powers: Powers::of_this_process(profile),
+            cgroups,
             starts: Arc::new(Semaphore::new(config.n_concurrent_starts.max(1))),
             recorder: Recorder::new(client.clone(), reporter),
             addresses: Addresses::default(),

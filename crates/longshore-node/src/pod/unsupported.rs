@@ -1,15 +1,15 @@
 //! What this node does not support yet. A pod that requests it waits with a message; the node
 //! ignores nothing that would change what the containers of the pod do.
 
-use k8s_openapi::api::core::v1::{Container, Pod, PodSpec};
+use k8s_openapi::api::core::v1::{Container, Pod, PodSpec, SeccompProfile};
 
 use crate::{profile::Profile, refusal::Refusal};
 
 /// The first unsupported thing that the pod requests.
 pub(crate) fn find(pod: &Pod, profile: Profile) -> Option<Refusal> {
     let spec = pod.spec.as_ref()?;
-    let of_pod =
-        in_pod(spec).map(|what| Refusal::pod(format!("this node does not support {what}")));
+    let of_pod = in_pod(spec, profile)
+        .map(|what| Refusal::pod(format!("this node does not support {what}")));
     of_pod.or_else(|| {
         let mut main = spec.containers.iter();
         if let Some(own) = main.find(|c| c.restart_policy.is_some()) {
@@ -27,7 +27,7 @@ pub(crate) fn find(pod: &Pod, profile: Profile) -> Option<Refusal> {
     })
 }
 
-fn in_pod(spec: &PodSpec) -> Option<&'static str> {
+fn in_pod(spec: &PodSpec, profile: Profile) -> Option<&'static str> {
     let security = spec.security_context.as_ref();
     let asks = [
         (spec.host_pid == Some(true), "hostPID"),
@@ -36,8 +36,8 @@ fn in_pod(spec: &PodSpec) -> Option<&'static str> {
             "shareProcessNamespace",
         ),
         (
-            spec.host_aliases.iter().flatten().next().is_some(),
-            "hostAliases",
+            profile == Profile::None && spec.host_aliases.iter().flatten().next().is_some(),
+            "hostAliases, because it may not make mount namespaces (profile none)",
         ),
         (
             spec.dns_config.is_some(),
@@ -56,6 +56,14 @@ fn in_pod(spec: &PodSpec) -> Option<&'static str> {
         (
             security.is_some_and(|s| s.sysctls.iter().flatten().next().is_some()),
             "sysctls",
+        ),
+        (
+            security.is_some_and(|s| is_local_profile(s.seccomp_profile.as_ref())),
+            "a seccompProfile of a file",
+        ),
+        (
+            security.is_some_and(|s| s.se_linux_options.is_some()),
+            "seLinuxOptions",
         ),
     ];
     asks.into_iter()
@@ -80,6 +88,23 @@ fn in_container(c: &Container, spec: &PodSpec, profile: Profile) -> Option<&'sta
             "privileged containers",
         ),
         (
+            profile == Profile::None
+                && security.is_some_and(|s| s.read_only_root_filesystem == Some(true)),
+            "readOnlyRootFilesystem, because it may not make mount namespaces (profile none)",
+        ),
+        (
+            security.is_some_and(|s| is_local_profile(s.seccomp_profile.as_ref())),
+            "a seccompProfile of a file",
+        ),
+        (
+            security.is_some_and(|s| s.se_linux_options.is_some()),
+            "seLinuxOptions",
+        ),
+        (
+            security.is_some_and(|s| s.proc_mount.as_deref().is_some_and(|it| it != "Default")),
+            "a procMount other than Default",
+        ),
+        (
             mounts().any(|m| m.mount_propagation.as_deref().is_some_and(|p| p != "None")),
             "mountPropagation other than None",
         ),
@@ -96,6 +121,10 @@ fn in_container(c: &Container, spec: &PodSpec, profile: Profile) -> Option<&'sta
         .find_map(|(is_asked, what)| is_asked.then_some(what))
 }
 
+fn is_local_profile(profile: Option<&SeccompProfile>) -> bool {
+    profile.is_some_and(|profile| profile.type_ == "Localhost")
+}
+
 /// The groups that a pod's programs get besides their own.
 pub(crate) fn supplemental_groups(spec: &PodSpec) -> Vec<i64> {
     let security = spec.security_context.as_ref();
@@ -103,4 +132,63 @@ pub(crate) fn supplemental_groups(spec: &PodSpec) -> Vec<i64> {
         .iter()
         .flat_map(|s| s.supplemental_groups.iter().flatten().copied());
     groups.chain(security.and_then(|s| s.fs_group)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, from_value, json};
+
+    use super::*;
+
+    fn refused(pod: &Value, container: &Value, profile: Profile) -> String {
+        let (mut spec, mut main) = (pod.clone(), container.clone());
+        main["name"] = json!("main");
+        spec["containers"] = json!([main]);
+        let pod: Pod = from_value(json!({"spec": spec})).unwrap();
+        find(&pod, profile).map_or_else(String::new, |refusal| refusal.message)
+    }
+
+    #[test]
+    fn what_would_change_a_container_and_cannot_be_done_is_refused() {
+        use Profile::{Full, None, User};
+        let no = json!({});
+        let hook = json!({"lifecycle": {"preStop": {"sleep": {"seconds": 1}}}});
+        let sidecar = json!({"initContainers": [{"name": "a", "restartPolicy": "Always"}]});
+        let other = json!({"initContainers": [{"name": "a", "restartPolicy": "Never"}]});
+        let aliases = json!({"hostAliases": [{"ip": "::1"}]});
+        let read_only = json!({"securityContext": {"readOnlyRootFilesystem": true}});
+        let local = json!({"securityContext": {"seccompProfile": {"type": "Localhost", "localhostProfile": "x"}}});
+        let default = json!({"securityContext": {"seccompProfile": {"type": "RuntimeDefault"}}});
+        let groups = json!({"securityContext": {"fsGroup": 1}});
+        for (pod, container, profile, expected) in [
+            (&no, &hook, None, ""),
+            (
+                &no,
+                &json!({"livenessProbe": {"grpc": {"port": 1}}}),
+                None,
+                "",
+            ),
+            (&sidecar, &no, None, ""),
+            (&other, &no, None, "other than Always"),
+            (
+                &no,
+                &json!({"restartPolicy": "Never"}),
+                Full,
+                "restartPolicy of a main",
+            ),
+            (&aliases, &no, User, ""),
+            (&aliases, &no, None, "hostAliases"),
+            (&no, &read_only, User, ""),
+            (&no, &read_only, None, "readOnlyRootFilesystem"),
+            (&local, &no, Full, "seccompProfile"),
+            (&no, &local, Full, "seccompProfile"),
+            (&default, &default, None, ""),
+            (&groups, &no, Full, ""),
+            (&groups, &no, User, "fsGroup"),
+        ] {
+            let told = refused(pod, container, profile);
+            let holds = told.contains(expected) && told.is_empty() == expected.is_empty();
+            assert!(holds, "{pod} {container} {profile}: {told}");
+        }
+    }
 }
