@@ -14,6 +14,7 @@ mod cgroups;
 mod clock;
 mod config;
 mod env;
+mod followed;
 pub mod images;
 mod left_behind;
 mod log_book;

@@ -31,6 +31,7 @@ use crate::{
     cgroups::Cgroups,
     config::{LogsLifetime, NodeConfig, PodsLifetime},
     env::HostFacts,
+    followed::Followed,
     left_behind,
     log_book::{AttemptWatch, LogBook},
     logs::{self, LogError, LogOptions},
@@ -77,6 +78,8 @@ pub(crate) struct Shared {
     pub(crate) powers: Powers,
     /// Where memory limits can be set, if they can.
     pub(crate) cgroups: Option<Cgroups>,
+    /// The objects that volumes of running pods show.
+    pub(crate) followed: Arc<Followed>,
     starts: Arc<Semaphore>,
     recorder: Recorder,
     addresses: Addresses,
@@ -214,6 +217,7 @@ impl Node {
         let shared = Shared {
             powers: Powers::of_this_process(profile),
             cgroups,
+            followed: Arc::default(),
             starts: Arc::new(Semaphore::new(config.n_concurrent_starts.max(1))),
             recorder: Recorder::new(client.clone(), reporter),
             addresses: Addresses::default(),

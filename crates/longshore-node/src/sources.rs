@@ -102,7 +102,7 @@ pub(crate) async fn read(client: &Client, pod: &Pod) -> Result<Sources, kube::Er
     Ok(sources)
 }
 
-fn config_map_data(map: ConfigMap) -> Data {
+pub(crate) fn config_map_data(map: ConfigMap) -> Data {
     let text = map
         .data
         .unwrap_or_default()
@@ -116,7 +116,7 @@ fn config_map_data(map: ConfigMap) -> Data {
     text.chain(binary).collect()
 }
 
-fn secret_data(secret: Secret) -> Data {
+pub(crate) fn secret_data(secret: Secret) -> Data {
     secret
         .data
         .unwrap_or_default()
@@ -127,7 +127,7 @@ fn secret_data(secret: Secret) -> Data {
 
 /// Every object that variables and volumes take values from.
 fn references(pod: &Pod) -> BTreeSet<(Kind, String)> {
-    let mut all = BTreeSet::new();
+    let mut all = in_volumes(pod);
     let Some(spec) = &pod.spec else { return all };
     let mut add = |kind, name: &str| {
         all.insert((kind, name.to_owned()));
@@ -160,6 +160,16 @@ fn references(pod: &Pod) -> BTreeSet<(Kind, String)> {
                 .for_each(|r| add(Kind::Secret, &r.name));
         }
     }
+    all
+}
+
+/// Every object that volumes take values from.
+pub(crate) fn in_volumes(pod: &Pod) -> BTreeSet<(Kind, String)> {
+    let mut all = BTreeSet::new();
+    let Some(spec) = &pod.spec else { return all };
+    let mut add = |kind, name: &str| {
+        all.insert((kind, name.to_owned()));
+    };
     for volume in spec.volumes.iter().flatten() {
         volume
             .config_map

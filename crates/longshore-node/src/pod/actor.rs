@@ -1,5 +1,6 @@
 //! The life of one pod on this node: collect facts, decide, do it, wait for the next fact.
 
+mod following;
 mod probing;
 mod stopping;
 
@@ -20,18 +21,20 @@ use super::{
     hooks::{Ended as HookEnded, Hooks},
     model::{AttemptState, Desired, Local, Preparation},
     publish::{Outcome, PodRef},
-    resolve::{Specs, resolve},
+    resolve::{Resolved, Specs, resolve},
     shim_link::ShimLink,
     status,
 };
 use crate::{
     clock,
     config::{EventVolume, LogsLifetime, PodsLifetime},
+    followed::{Followers, Told},
     log_book::{ContainerLog, LogBook},
     node::Shared,
     probes::{Outcome as ProbeOutcome, Probers},
     refusal::Refusal,
     shim::protocol::{AttemptId, Command, ExitReason, Report},
+    sources::Sources,
     volumes::memory_dir,
 };
 
@@ -51,7 +54,8 @@ enum Fact {
     Probed(ProbeOutcome),
     Hooked(HookEnded),
     ShimGone,
-    Prepared(Result<Specs, Refusal>, OwnedSemaphorePermit),
+    Told(Told),
+    Prepared(Result<Resolved, Refusal>, OwnedSemaphorePermit),
     Published(serde_json::Value, Outcome),
     Deleted(Outcome),
     Done,
@@ -75,6 +79,8 @@ pub(crate) struct Actor {
     desired: Desired,
     local: Local,
     specs: Specs,
+    /// What the files of the volumes are made of, once the node has read it.
+    sources: Option<Sources>,
     link: Option<ShimLink>,
     /// Held from the preparation to the first report: bounds how many pods start at a time.
     permit: Option<OwnedSemaphorePermit>,
@@ -83,6 +89,7 @@ pub(crate) struct Actor {
     pod_ip: Ipv4Addr,
     probers: Probers,
     hooks: Hooks,
+    followers: Followers,
 }
 
 impl Actor {
@@ -106,6 +113,8 @@ impl Actor {
             pod_ip,
             probers: Probers::new(),
             hooks: Hooks::new(),
+            followers: Followers::new(),
+            sources: None,
             this,
             dir,
             news,
@@ -156,6 +165,7 @@ impl Actor {
             self.update_book();
             if plan.actions.is_empty() {
                 self.sync_probers();
+                self.sync_followers();
                 return (Turn::Again, plan.wake_at);
             }
             tracing::debug!(pod = %self.this.name, actions = ?plan.actions, "pod plan");
@@ -185,6 +195,7 @@ impl Actor {
             Some(fact) = self.work.next() => fact,
             outcome = self.probers.next() => Fact::Probed(outcome),
             ended = self.hooks.next() => Fact::Hooked(ended),
+            told = self.followers.next() => Fact::Told(told),
             () = sleep(wait) => Fact::Time,
         }
     }
@@ -195,6 +206,7 @@ impl Actor {
             Fact::Report(report) => self.learn_report(report),
             Fact::Probed(outcome) => self.learn_probe(outcome),
             Fact::Hooked(ended) => self.learn_hook(ended),
+            Fact::Told(told) => self.learn_followed(told),
             Fact::ShimGone => self.learn_shim_is_gone(),
             Fact::Prepared(result, permit) => self.learn_prepared(result, permit),
             Fact::Published(status, outcome) => {
@@ -215,8 +227,16 @@ impl Actor {
         let news = self.news.borrow_and_update().clone();
         match news {
             News::Present(pod) => {
+                let shown = |pod: &Pod| {
+                    let meta = &pod.metadata;
+                    (meta.labels.clone(), meta.annotations.clone())
+                };
+                let has_changed = shown(&pod) != shown(&self.pod);
                 self.desired = Desired::of(&pod);
                 self.pod = pod;
+                if has_changed {
+                    self.refresh_volumes();
+                }
             }
             News::Gone => self.local.is_gone = true,
         }
@@ -271,9 +291,10 @@ impl Actor {
         }
     }
 
-    fn learn_prepared(&mut self, result: Result<Specs, Refusal>, permit: OwnedSemaphorePermit) {
-        let ready = result.and_then(|specs| {
-            self.specs = specs;
+    fn learn_prepared(&mut self, result: Result<Resolved, Refusal>, permit: OwnedSemaphorePermit) {
+        let ready = result.and_then(|resolved| {
+            self.specs = resolved.specs;
+            self.sources = Some(resolved.sources);
             self.start_shim()
                 .map_err(|e| Refusal::io("start the shim", &e))
         });

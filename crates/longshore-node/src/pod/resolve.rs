@@ -34,13 +34,20 @@ const READ_TIMEOUT: Duration = Duration::from_secs(30);
 /// A pod's containers by name, without the log files of single attempts.
 pub(crate) type Specs = BTreeMap<String, ContainerSpec>;
 
+/// A pod as the shim runs it, and what it was made of.
+#[derive(Debug)]
+pub(crate) struct Resolved {
+    pub(crate) specs: Specs,
+    pub(crate) sources: Sources,
+}
+
 /// Reads what the pod refers to, makes its volumes, and resolves every name in it.
 pub(crate) async fn resolve(
     shared: &Shared,
     pod: &Pod,
     pod_ip: Ipv4Addr,
     dir: &Path,
-) -> Result<Specs, Refusal> {
+) -> Result<Resolved, Refusal> {
     let host = HostFacts {
         pod_ip: pod_ip.to_string(),
         ..shared.host.clone()
@@ -75,7 +82,8 @@ pub(crate) async fn resolve(
             spec(shared, pod, c, &sources, &volumes, &host)?,
         ))
     };
-    containers(pod).map(spec).collect()
+    let specs = containers(pod).map(spec).collect::<Result<_, Refusal>>()?;
+    Ok(Resolved { specs, sources })
 }
 
 fn containers(pod: &Pod) -> impl Iterator<Item = &Container> {
