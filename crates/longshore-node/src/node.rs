@@ -238,6 +238,12 @@ impl Node {
         self.shared.profile
     }
 
+    /// Whether memory limits of containers are enforced.
+    #[must_use]
+    pub fn limits_memory(&self) -> bool {
+        self.shared.cgroups.is_some()
+    }
+
     /// Runs pods until `shutdown`.
     ///
     /// # Flow
