@@ -6,8 +6,8 @@ use jiff::Timestamp;
 use serde_json::Value;
 
 use crate::server::{
-    ApiService, Clock, Durability, OpenError, PodLogs, ServeConfig, ServeError, Server, Serving,
-    Settings, wire,
+    ApiService, Clock, Durability, Listening, OpenError, PodIdentity, PodLogs, ServeConfig,
+    ServeError, Server, Serving, Settings, wire,
 };
 
 /// An embedded cluster: an API server and its objects. Clones share it.
@@ -38,6 +38,11 @@ impl Cluster {
         ClusterBuilder::default()
     }
 
+    #[cfg(test)]
+    pub(crate) fn server(&self) -> Arc<Server> {
+        Arc::clone(&self.server)
+    }
+
     /// The API server as a `tower` service of HTTP requests.
     pub fn service(&self) -> ApiService {
         ApiService::new(Arc::clone(&self.server))
@@ -60,7 +65,8 @@ impl Cluster {
         }
     }
 
-    /// Serves the API over TLS to clients that present the bearer token, until the returned value is stopped or
+    /// Serves the API over TLS to the administrator, who has the bearer token of the kubeconfig, to service accounts and to
+    /// clients with a certificate of the authority, until the returned value is stopped or
     /// dropped. The server keeps keys, token and kubeconfig in the directory of the configuration.
     ///
     /// Must be called inside a tokio runtime.
@@ -68,8 +74,17 @@ impl Cluster {
     /// # Errors
     /// The directory cannot be used, what it keeps is damaged, or the address is not free.
     pub fn serve(&self, config: ServeConfig) -> Result<Serving, ServeError> {
+        self.listen(config)?.serve()
+    }
+
+    /// Takes the address of [`Cluster::serve`] and what goes with it, and serves nobody yet: for those who need to know
+    /// the address and the certificate authority before.
+    ///
+    /// # Errors
+    /// As [`Cluster::serve`].
+    pub fn listen(&self, config: ServeConfig) -> Result<Listening, ServeError> {
         let authority = self.webhook_client_authority()?;
-        wire::serve(self.service(), config, &authority)
+        wire::listen(self.service(), config, &authority)
     }
 
     /// The authority of the client certificate that this API server shows to admission webhooks, in PEM. It is another one
@@ -114,6 +129,7 @@ pub struct ClusterBuilder {
     bookmark_interval: Duration,
     seed: Option<u64>,
     durability: Durability,
+    pod_identity: PodIdentity,
 }
 
 impl fmt::Debug for ClusterBuilder {
@@ -140,6 +156,7 @@ impl Default for ClusterBuilder {
             bookmark_interval,
             seed: None,
             durability: Durability::Strict,
+            pod_identity: PodIdentity::default(),
         }
     }
 }
@@ -175,6 +192,12 @@ impl ClusterBuilder {
         self
     }
 
+    /// Whether new pods need a service account. Default: [`PodIdentity::None`].
+    pub fn pod_identity(mut self, pod_identity: PodIdentity) -> Self {
+        self.pod_identity = pod_identity;
+        self
+    }
+
     /// Builds the cluster in memory.
     pub fn build(self) -> Cluster {
         let server = Server::in_memory(self.settings());
@@ -197,6 +220,7 @@ impl ClusterBuilder {
             bookmark_interval: self.bookmark_interval,
             seed: self.seed,
             durability: self.durability,
+            pod_identity: self.pod_identity,
         }
     }
 }

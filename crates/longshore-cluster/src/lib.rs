@@ -28,6 +28,7 @@ mod server;
 
 pub use cluster::{Cluster, ClusterBuilder};
 pub use server::{
-    ApiBody, ApiService, Clock, Durability, LogError, LogOptions, LogStream, OpenError, PodLogs,
+    ApiBody, ApiService, Clock, Durability, LogError, LogOptions, LogStream, OpenError,
+    PodIdentity, PodLogs,
 };
-pub use server::{Limits, ServeConfig, ServeError, Serving};
+pub use server::{Limits, Listening, ServeConfig, ServeError, Serving};

@@ -1,6 +1,6 @@
 //! The configuration of a node.
 
-use std::{collections::BTreeMap, ffi::OsString, path::PathBuf};
+use std::{collections::BTreeMap, ffi::OsString, net::SocketAddr, path::PathBuf};
 
 use crate::{images::ImageMap, profile::Profile};
 
@@ -30,8 +30,10 @@ pub struct NodeConfig {
     pub resources: BTreeMap<String, String>,
     /// Further labels of the Node.
     pub labels: BTreeMap<String, String>,
-    /// Variables that every container gets, such as the address of the API server.
+    /// Variables that every container gets.
     pub pod_env: Vec<(String, String)>,
+    /// Where pods reach the API server (`KUBERNETES_SERVICE_HOST` and `KUBERNETES_SERVICE_PORT`). `None`: they do not.
+    pub api_server: Option<SocketAddr>,
     /// The port on which API servers request logs: that of a [`LogListener`](crate::LogListener).
     /// `None`: API servers cannot request logs.
     pub log_port: Option<u16>,
@@ -60,6 +62,7 @@ impl NodeConfig {
             resources: BTreeMap::new(),
             labels: BTreeMap::new(),
             pod_env: Vec::new(),
+            api_server: None,
             log_port: None,
             n_concurrent_starts: 2 * n_processors(),
         }

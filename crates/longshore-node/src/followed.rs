@@ -1,5 +1,5 @@
 //! ConfigMaps and Secrets that volumes of running pods show. Each is watched once for all pods of the node, and only while a
-//! pod follows it.
+//! pod follows it. What a watch shows is only that something has changed: the pod then reads all that it refers to.
 
 use std::{
     collections::BTreeMap,
@@ -9,17 +9,16 @@ use std::{
 };
 
 use futures::StreamExt;
-use k8s_openapi::api::core::v1::{ConfigMap, Pod, Secret};
+use k8s_openapi::api::core::v1::{ConfigMap, Secret};
 use kube::{
-    Api, Client, Resource,
+    Api, Client, Resource, ResourceExt,
     runtime::{WatchStreamExt, watcher::watch_object},
 };
-use longshore_k8s::Backoff;
 use serde::de::DeserializeOwned;
 use tokio::sync::{mpsc, watch};
 use tokio_util::task::AbortOnDropHandle;
 
-use crate::sources::{self, Data, Kind, Sources};
+use crate::sources::Kind;
 
 /// News that wait; a follower waits when there are more.
 const BACKLOG: usize = 16;
@@ -29,8 +28,8 @@ const SETTLED: Duration = Duration::from_secs(2);
 /// Namespace and name of an object.
 type Key = (Kind, String, String);
 
-/// The values of an object that may not exist; `None` before it was seen.
-type State = Option<Option<Data>>;
+/// The version of an object that may not exist; `None` before it was seen.
+type State = Option<Option<String>>;
 
 /// The objects that are watched now.
 #[derive(Debug, Default)]
@@ -60,14 +59,13 @@ impl Followed {
         let task = match kind {
             Kind::ConfigMap => {
                 let api = Api::<ConfigMap>::namespaced(client, &namespace);
-                let read =
-                    |it: ConfigMap| (it.immutable == Some(true), sources::config_map_data(it));
-                tokio::spawn(keep_watching(api, name, read, tell))
+                let is_fixed = |it: &ConfigMap| it.immutable == Some(true);
+                tokio::spawn(keep_watching(api, name, is_fixed, tell))
             }
             Kind::Secret => {
                 let api = Api::<Secret>::namespaced(client, &namespace);
-                let read = |it: Secret| (it.immutable == Some(true), sources::secret_data(it));
-                tokio::spawn(keep_watching(api, name, read, tell))
+                let is_fixed = |it: &Secret| it.immutable == Some(true);
+                tokio::spawn(keep_watching(api, name, is_fixed, tell))
             }
         };
         let watched = Arc::new(Watched {
@@ -90,25 +88,25 @@ impl Followed {
     }
 }
 
-/// Tells each state of an object, until it is one that cannot change.
+/// Tells each version of an object, until it is one that cannot change.
 async fn keep_watching<K>(
     api: Api<K>,
     name: String,
-    read: impl Fn(K) -> (bool, Data),
+    is_fixed: impl Fn(&K) -> bool,
     tell: watch::Sender<State>,
 ) where
     K: Resource + Clone + DeserializeOwned + Debug + Send + 'static,
 {
     let mut objects = std::pin::pin!(watch_object(api, &name).default_backoff());
     while let Some(object) = objects.next().await {
-        match object.map(|object| object.map(&read)) {
-            Ok(Some((is_immutable, data))) => {
-                tell.send_replace(Some(Some(data)));
-                if is_immutable {
+        match object {
+            Ok(object) => {
+                let version = object.as_ref().and_then(ResourceExt::resource_version);
+                tell.send_replace(Some(version));
+                if object.as_ref().is_some_and(&is_fixed) {
                     return;
                 }
             }
-            Ok(None) => drop(tell.send_replace(Some(None))),
             Err(error) => {
                 tracing::debug!(%error, name, "the watch of an object broke, connecting again");
             }
@@ -116,22 +114,12 @@ async fn keep_watching<K>(
     }
 }
 
-/// What a pod hears about the objects of its volumes.
-#[derive(Debug)]
-pub(crate) enum Told {
-    /// All that it refers to.
-    Sources(Sources),
-    /// An object, which may not exist.
-    Object(Kind, String, Option<Data>),
-}
-
 /// What one pod follows. Dropping it ends that.
 #[derive(Debug)]
 pub(crate) struct Followers {
     running: BTreeMap<(Kind, String), AbortOnDropHandle<()>>,
-    reading: Option<AbortOnDropHandle<()>>,
-    tell: mpsc::Sender<Told>,
-    told: mpsc::Receiver<Told>,
+    tell: mpsc::Sender<()>,
+    told: mpsc::Receiver<()>,
 }
 
 impl Followers {
@@ -139,16 +127,15 @@ impl Followers {
         let (tell, told) = mpsc::channel(BACKLOG);
         Self {
             running: BTreeMap::new(),
-            reading: None,
             tell,
             told,
         }
     }
 
-    /// What comes next; never resolves while nothing is followed.
-    pub(crate) async fn next(&mut self) -> Told {
+    /// Waits until something has changed, or was seen for the first time; never resolves while nothing is followed.
+    pub(crate) async fn next(&mut self) {
         match self.told.recv().await {
-            Some(told) => told,
+            Some(()) => {}
             // We hold a sender ourselves.
             None => std::future::pending().await,
         }
@@ -157,29 +144,6 @@ impl Followers {
     /// Ends everything.
     pub(crate) fn clear(&mut self) {
         self.running.clear();
-        self.reading = None;
-    }
-
-    /// Reads all that the pod refers to, as often as it takes.
-    pub(crate) fn read(&mut self, client: Client, pod: Arc<Pod>) {
-        if self.reading.is_some() {
-            return;
-        }
-        let tell = self.tell.clone();
-        let task = tokio::spawn(async move {
-            let mut n_failures = 0;
-            loop {
-                match sources::read(&client, &pod).await {
-                    Ok(sources) => return drop(tell.send(Told::Sources(sources)).await),
-                    Err(error) => {
-                        tracing::debug!(%error, "cannot read what a pod refers to, trying again");
-                        n_failures += 1;
-                        tokio::time::sleep(Backoff::RETRY.wait(n_failures)).await;
-                    }
-                }
-            }
-        });
-        self.reading = Some(AbortOnDropHandle::new(task));
     }
 
     /// Follows an object, if that is not done already.
@@ -197,15 +161,12 @@ impl Followers {
         let (followed, client, tell) = (followed.clone(), client.clone(), self.tell.clone());
         let task = tokio::spawn(async move {
             tokio::time::sleep(SETTLED).await;
-            let watched = followed.watch(&client, key.clone());
+            let watched = followed.watch(&client, key);
             let mut state = watched.state.clone();
             loop {
-                let now = state.borrow_and_update().clone();
-                if let Some(data) = now {
-                    let told = Told::Object(key.0, key.2.clone(), data);
-                    if tell.send(told).await.is_err() {
-                        return;
-                    }
+                let is_seen = state.borrow_and_update().is_some();
+                if is_seen && tell.send(()).await.is_err() {
+                    return;
                 }
                 // The object cannot change any more.
                 if state.changed().await.is_err() {
@@ -260,16 +221,20 @@ mod tests {
         }
     }
 
-    /// The value of the next news, or that there is no object.
-    async fn next(followers: &mut Followers) -> String {
+    async fn next(followers: &mut Followers) {
         let told = tokio::time::timeout(Duration::from_secs(60), followers.next()).await;
-        let Told::Object(_, _, data) = told.expect("news") else {
-            panic!("expected an object");
+        told.expect("news");
+    }
+
+    /// Waits until nothing is watched: a task that was ended lets go of its watch a moment later.
+    async fn until_nothing_is_watched(rig: &Rig) {
+        let ended = async {
+            while !rig.followed.names().is_empty() {
+                tokio::task::yield_now().await;
+            }
         };
-        let Some(data) = data else {
-            return "none".into();
-        };
-        String::from_utf8(data["key"].clone()).unwrap()
+        let ended = tokio::time::timeout(Duration::from_secs(60), ended).await;
+        ended.expect("nothing is watched");
     }
 
     #[tokio::test]
@@ -278,31 +243,25 @@ mod tests {
         let (mut one, mut other) = (Followers::new(), Followers::new());
         rig.follow(&mut one, "map");
         rig.follow(&mut one, "map");
-        assert_eq!(next(&mut one).await, "none");
+        // It does not exist.
+        next(&mut one).await;
         rig.put("map", "1", false).await;
-        assert_eq!(next(&mut one).await, "1");
+        next(&mut one).await;
         rig.follow(&mut other, "map");
-        assert_eq!(next(&mut other).await, "1");
+        next(&mut other).await;
         assert_eq!(rig.followed.names(), ["map"]);
         let patch = Patch::Merge(json!({"data": {"key": "2"}}));
         let patched = rig.maps().patch("map", &PatchParams::default(), &patch);
         patched.await.unwrap();
         for followers in [&mut one, &mut other] {
-            assert_eq!(next(followers).await, "2");
+            next(followers).await;
         }
         let deleted = rig.maps().delete("map", &DeleteParams::default()).await;
         deleted.unwrap();
-        assert_eq!(next(&mut one).await, "none");
-        // An ended task lets go of the watch a moment later.
+        next(&mut one).await;
         one.clear();
         other.clear();
-        let ended = async {
-            while !rig.followed.names().is_empty() {
-                tokio::task::yield_now().await;
-            }
-        };
-        let ended = tokio::time::timeout(Duration::from_secs(60), ended).await;
-        ended.expect("nobody follows it, so it is not watched");
+        until_nothing_is_watched(&rig).await;
     }
 
     #[tokio::test]
@@ -311,13 +270,7 @@ mod tests {
         rig.put("fixed", "1", true).await;
         let mut followers = Followers::new();
         rig.follow(&mut followers, "fixed");
-        assert_eq!(next(&mut followers).await, "1");
-        let ended = async {
-            while !rig.followed.names().is_empty() {
-                tokio::task::yield_now().await;
-            }
-        };
-        let ended = tokio::time::timeout(Duration::from_secs(60), ended).await;
-        ended.expect("it cannot change");
+        next(&mut followers).await;
+        until_nothing_is_watched(&rig).await;
     }
 }

@@ -10,6 +10,7 @@
 //! node or the API server learns of it. So nothing runs twice and no exit code is lost, whichever process is killed.
 
 mod addresses;
+mod api_server;
 mod cgroups;
 mod clock;
 mod config;

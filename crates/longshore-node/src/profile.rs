@@ -39,7 +39,7 @@ impl Profile {
             }
             Self::None => {
                 "Containers are plain child processes: pods with volume mounts, image mounts or another root file \
-                 system are refused, terminationMessagePath is not read, and containers see and change the host's files."
+                 system are refused, the token of the service account is not mounted, terminationMessagePath is not read, and containers see and change the host's files."
             }
         }
     }

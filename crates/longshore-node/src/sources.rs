@@ -5,6 +5,7 @@ use std::{
     fmt,
 };
 
+use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::{
     authentication::v1::{BoundObjectReference, TokenRequest, TokenRequestSpec},
     core::v1::{ConfigMap, Pod, Secret, ServiceAccount},
@@ -12,6 +13,11 @@ use k8s_openapi::api::{
 use kube::{Api, Client, ResourceExt, api::PostParams};
 
 use crate::env::EnvError;
+
+/// Between the requests for a token at least, in seconds: also where the API server grants a shorter life.
+const SHORTEST_WAIT: i64 = 10;
+/// At most, in seconds.
+const LONGEST_WAIT: i64 = 24 * 3600;
 
 /// A source of values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -35,11 +41,44 @@ pub(crate) type Data = BTreeMap<String, Vec<u8>>;
 /// What a service account token must be good for: its audience and its life in seconds.
 pub(crate) type TokenKey = (Option<String>, Option<i64>);
 
+/// The tokens of a pod.
+pub(crate) type Tokens = BTreeMap<TokenKey, Token>;
+
+/// A token of a service account.
+#[derive(Clone, PartialEq, Eq)]
+pub(crate) struct Token {
+    text: String,
+    /// When the node gets the next one.
+    pub(crate) renew_at: Timestamp,
+}
+
+impl fmt::Debug for Token {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Token")
+            .field("renew_at", &self.renew_at)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Token {
+    /// A token that was issued just now. It is renewed after 80 % of its life, and after a day at the latest, as by a
+    /// kubelet.
+    fn new(text: String, expires_at: Timestamp, now: Timestamp) -> Self {
+        let life = expires_at.duration_since(now).as_secs();
+        let wait = (life.saturating_mul(4) / 5).clamp(SHORTEST_WAIT, LONGEST_WAIT);
+        let renew_at = now.checked_add(SignedDuration::from_secs(wait));
+        Self {
+            text,
+            renew_at: renew_at.unwrap_or(Timestamp::MAX),
+        }
+    }
+}
+
 /// Everything a pod refers to; an object that does not exist is there as `None`.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Sources {
     objects: BTreeMap<(Kind, String), Option<Data>>,
-    tokens: BTreeMap<TokenKey, String>,
+    tokens: Tokens,
 }
 
 impl Sources {
@@ -70,7 +109,12 @@ impl Sources {
     }
 
     pub(crate) fn token(&self, key: &TokenKey) -> Option<&str> {
-        self.tokens.get(key).map(String::as_str)
+        self.tokens.get(key).map(|token| token.text.as_str())
+    }
+
+    /// The tokens, for the next read.
+    pub(crate) fn into_tokens(self) -> Tokens {
+        self.tokens
     }
 
     pub(crate) fn insert(&mut self, kind: Kind, name: &str, data: Option<Data>) {
@@ -78,8 +122,14 @@ impl Sources {
     }
 }
 
-/// Reads everything that the pod refers to, each object once.
-pub(crate) async fn read(client: &Client, pod: &Pod) -> Result<Sources, kube::Error> {
+/// Reads everything that the pod refers to, each object once. Of the tokens it requests those that are not known, or are to be
+/// renewed.
+pub(crate) async fn read(
+    client: &Client,
+    pod: &Pod,
+    known: &Tokens,
+    now: Timestamp,
+) -> Result<Sources, kube::Error> {
     let namespace = pod.namespace().unwrap_or_default();
     let mut sources = Sources::default();
     for (kind, name) in references(pod) {
@@ -96,13 +146,16 @@ pub(crate) async fn read(client: &Client, pod: &Pod) -> Result<Sources, kube::Er
         sources.insert(kind, &name, data);
     }
     for key in token_references(pod) {
-        let token = request_token(client, pod, &namespace, &key).await?;
+        let token = match known.get(&key) {
+            Some(token) if token.renew_at > now => token.clone(),
+            Some(_) | None => request_token(client, pod, &namespace, &key, now).await?,
+        };
         sources.tokens.insert(key, token);
     }
     Ok(sources)
 }
 
-pub(crate) fn config_map_data(map: ConfigMap) -> Data {
+fn config_map_data(map: ConfigMap) -> Data {
     let text = map
         .data
         .unwrap_or_default()
@@ -116,7 +169,7 @@ pub(crate) fn config_map_data(map: ConfigMap) -> Data {
     text.chain(binary).collect()
 }
 
-pub(crate) fn secret_data(secret: Secret) -> Data {
+fn secret_data(secret: Secret) -> Data {
     secret
         .data
         .unwrap_or_default()
@@ -194,6 +247,11 @@ pub(crate) fn in_volumes(pod: &Pod) -> BTreeSet<(Kind, String)> {
     all
 }
 
+/// Whether volumes of the pod hold tokens.
+pub(crate) fn has_tokens(pod: &Pod) -> bool {
+    !token_references(pod).is_empty()
+}
+
 fn token_references(pod: &Pod) -> BTreeSet<TokenKey> {
     let volumes = pod.spec.iter().flat_map(|s| &s.volumes).flatten();
     let sources = volumes
@@ -211,7 +269,8 @@ async fn request_token(
     pod: &Pod,
     namespace: &str,
     (audience, expiration_seconds): &TokenKey,
-) -> Result<String, kube::Error> {
+    now: Timestamp,
+) -> Result<Token, kube::Error> {
     let account = pod
         .spec
         .as_ref()
@@ -234,5 +293,30 @@ async fn request_token(
     let answer = api
         .create_token_request(account, &PostParams::default(), &request)
         .await?;
-    Ok(answer.status.map(|s| s.token).unwrap_or_default())
+    let status = answer.status;
+    let expires_at = status.as_ref().map_or(now, |s| s.expiration_timestamp.0);
+    let text = status.map(|s| s.token).unwrap_or_default();
+    Ok(Token::new(text, expires_at, now))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_token_is_renewed_after_four_fifths_of_its_life_and_within_a_day() {
+        let now = Timestamp::UNIX_EPOCH;
+        let in_seconds = |seconds| now + SignedDuration::from_secs(seconds);
+        for (life, expected) in [
+            (3600, 2880),
+            (600, 480),
+            (30 * 24 * 3600, 24 * 3600),
+            (1, 10),
+            (-5, 10),
+        ] {
+            let token = Token::new("secret".to_owned(), in_seconds(life), now);
+            assert_eq!(token.renew_at, in_seconds(expected), "{life}");
+            assert!(!format!("{token:?}").contains("secret"));
+        }
+    }
 }

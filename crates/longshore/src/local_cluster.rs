@@ -19,7 +19,8 @@ use kube::{
 };
 use longshore_api::podops::POD_TRANSITION_RULE_CRD;
 use longshore_cluster::{
-    Cluster, LogError, LogOptions, LogStream, PodLogs, ServeConfig, Serving, controllers,
+    Cluster, Listening, LogError, LogOptions, LogStream, PodIdentity, PodLogs, ServeConfig,
+    Serving, controllers,
 };
 use longshore_kit::{CountRequests, Metrics, Tasks};
 use longshore_node::{ImageMap, Node, NodeConfig, PodsLifetime, shim, take_successes};
@@ -83,6 +84,8 @@ fn objects(data_dir: &Path) -> PathBuf {
 /// The embedded cluster of one process. Its node keeps its pods in the data directory.
 pub(crate) struct LocalCluster {
     cluster: Cluster,
+    /// Its API, until that is served.
+    listening: Option<Listening>,
     data_dir: PathBuf,
     metrics: Metrics,
     claims: PathBuf,
@@ -93,17 +96,26 @@ pub(crate) struct LocalCluster {
 }
 
 impl LocalCluster {
-    /// Starts the cluster for up to `parallelism` pods at the same time.
+    /// Starts the cluster for up to `parallelism` pods at the same time. With `api`, its pods run as service accounts, and
+    /// [`Self::serve`] serves its API at that address.
     pub(crate) async fn start(
         data_dir: &Path,
         parallelism: u32,
         lifetime: Lifetime,
+        api: Option<ServeConfig>,
         metrics: &Metrics,
         phases: &Phases,
     ) -> Result<Self, CliError> {
         phases.wait_for("the cluster to read its objects");
         let is_new = lifetime == Lifetime::OfProcess || !objects(data_dir).exists();
-        let cluster = open(data_dir, lifetime).await?;
+        let identity = match &api {
+            Some(_) => PodIdentity::ServiceAccounts,
+            // Without an API server there is nobody to show a token to.
+            None => PodIdentity::None,
+        };
+        let cluster = open(data_dir, lifetime, identity).await?;
+        let listening = api.map(|config| cluster.listen(config)).transpose();
+        let listening = listening.map_err(CliError::in_serving)?;
         let storage = storage(data_dir)?;
         phases.wait_for("the node to take over its pods");
         let root = data_dir.join("node");
@@ -118,6 +130,7 @@ impl LocalCluster {
             Lifetime::OfProcess => PodsLifetime::DieWithNode,
             Lifetime::OfDataDir => PodsLifetime::OutliveNode,
         };
+        config.api_server = listening.as_ref().map(Listening::address);
         let node = Node::new(client(&cluster, "node", metrics), config).await;
         let node = node.map_err(|source| CliError::engine("the process node", source))?;
         tracing::info!(profile = %node.profile(), ?lifetime, "process node");
@@ -127,6 +140,14 @@ impl LocalCluster {
         let built_in = client(&cluster, "controllers", metrics);
         let shutdown = tasks.shutdown();
         tasks.spawn("cluster.controllers", controllers::run(built_in, shutdown));
+        if let Some(listening) = &listening {
+            let accounts = controllers::run_service_accounts(
+                client(&cluster, "controllers", metrics),
+                Some(listening.certificate_authority().to_owned()),
+                tasks.shutdown(),
+            );
+            tasks.spawn("cluster.accounts", accounts);
+        }
         let shutdown = tasks.shutdown();
         let node = Box::pin(async move { node.run(shutdown).await });
         tasks.spawn("cluster.node", node);
@@ -136,6 +157,7 @@ impl LocalCluster {
         let namespace = namespace.map_err(|why| CliError::engine("the namespace of DAGs", why))?;
         Ok(Self {
             cluster,
+            listening,
             data_dir: data_dir.to_owned(),
             metrics: metrics.clone(),
             claims: root.join("volumes"),
@@ -146,9 +168,13 @@ impl LocalCluster {
         })
     }
 
-    /// Serves its API to other processes.
-    pub(crate) fn serve(&self, config: ServeConfig) -> Result<Serving, CliError> {
-        let serving = self.cluster.serve(config).map_err(CliError::in_serving)?;
+    /// Serves its API to other processes, once; it was started with an address.
+    pub(crate) fn serve(&mut self) -> Result<Serving, CliError> {
+        let listening = self.listening.take().ok_or_else(|| {
+            let why = std::io::Error::other("the cluster has no address, or is served already");
+            CliError::engine("the Kubernetes API", why)
+        })?;
+        let serving = listening.serve().map_err(CliError::in_serving)?;
         let address = serving.address();
         let boundaries = &self.podops.boundaries;
         boundaries.set_api_server(&address.ip().to_string(), address.port());
@@ -276,12 +302,17 @@ fn client(cluster: &Cluster, name: &'static str, metrics: &Metrics) -> kube::Cli
     kube::Client::new(counted, "default")
 }
 
-async fn open(data_dir: &Path, lifetime: Lifetime) -> Result<Cluster, CliError> {
+async fn open(
+    data_dir: &Path,
+    lifetime: Lifetime,
+    identity: PodIdentity,
+) -> Result<Cluster, CliError> {
+    let builder = Cluster::builder().pod_identity(identity);
     let directory = match lifetime {
-        Lifetime::OfProcess => return Ok(Cluster::in_memory()),
+        Lifetime::OfProcess => return Ok(builder.build()),
         Lifetime::OfDataDir => objects(data_dir),
     };
-    let opened = tokio::task::spawn_blocking(move || Cluster::open(directory)).await;
+    let opened = tokio::task::spawn_blocking(move || builder.open(directory)).await;
     let opened = opened.map_err(|source| CliError::engine("the cluster", source))?;
     opened.map_err(CliError::Cluster)
 }

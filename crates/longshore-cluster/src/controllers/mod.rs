@@ -14,6 +14,7 @@ mod queue;
 mod replica_set;
 mod resources;
 mod scheduler;
+mod service_accounts;
 mod stateful_set;
 mod workloads;
 
@@ -34,4 +35,18 @@ pub async fn run(client: Client, shutdown: CancellationToken) {
     );
     // The futures are large; none of them ever ends by itself.
     let _ = shutdown.run_until_cancelled(Box::pin(all)).await;
+}
+
+/// Makes an account `default` in each namespace, and, when `root_ca` is given, a ConfigMap `kube-root-ca.crt` with this
+/// certificate (PEM), until `shutdown` is cancelled. Clusters of
+/// [`PodIdentity::ServiceAccounts`](crate::PodIdentity) need it.
+///
+/// *Cancellation:* as of [`run`].
+pub async fn run_service_accounts(
+    client: Client,
+    root_ca: Option<String>,
+    shutdown: CancellationToken,
+) {
+    let running = service_accounts::run(client, root_ca);
+    let _ = shutdown.run_until_cancelled(Box::pin(running)).await;
 }

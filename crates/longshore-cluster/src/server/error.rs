@@ -243,6 +243,15 @@ impl ApiError {
         ApiError::new(409, "Conflict", message).with_details(named(group, kind, name))
     }
 
+    /// A token was to depend on an object of another uid.
+    pub(crate) fn other_bound_object(kind: &str, name: &str, uid: &str) -> ApiError {
+        let message = format!(
+            "Operation cannot be fulfilled on {kind} {name:?}: the UID in the bound object reference ({uid}) does not \
+             match the UID in record. The object might have been deleted and then recreated"
+        );
+        ApiError::new(409, "Conflict", message).with_details(named("", kind, name))
+    }
+
     /// The write was based on an older version of the object.
     pub(crate) fn modified(resource: &Resource, name: &str) -> ApiError {
         let why = "the object has been modified; please apply your changes to the latest version and try again";

@@ -6,6 +6,7 @@
 //! `store` (durability).
 
 mod admission;
+mod auth;
 mod crd;
 mod error;
 mod expiry;
@@ -39,6 +40,7 @@ use std::{
 };
 
 use admission::Admission;
+use auth::{Authentication, KeyError};
 use expiry::Expiry;
 use hub::{Change, Collection, Draft, Expected, Hub, Key, Object};
 use jiff::Timestamp;
@@ -47,9 +49,10 @@ use registry::{Registry, Served, Strategy};
 use serde_json::json;
 use store::{FileStore, Loaded, MemoryStore, Store};
 
+pub use self::admission::PodIdentity;
 pub use self::http::body::ApiBody;
 pub use self::http::service::ApiService;
-pub use self::wire::{Limits, ServeConfig, ServeError, Serving};
+pub use self::wire::{Limits, Listening, ServeConfig, ServeError, Serving};
 pub use logs::{LogError, LogOptions, LogStream, PodLogs};
 pub use store::{Durability, OpenError};
 
@@ -70,6 +73,8 @@ pub(crate) struct Settings {
     pub(crate) seed: Option<u64>,
     /// When a write is answered; of no meaning in memory.
     pub(crate) durability: Durability,
+    /// Whether new pods need a service account.
+    pub(crate) pod_identity: PodIdentity,
 }
 
 /// All state of one API server.
@@ -77,6 +82,8 @@ pub(crate) struct Server {
     hub: Arc<Hub>,
     registry: Registry,
     admission: Admission,
+    auth: Authentication,
+    pod_identity: PodIdentity,
     clock: Clock,
     random: Random,
     expiry: Expiry,
@@ -108,7 +115,16 @@ impl Server {
     ) -> Result<Arc<Server>, OpenError> {
         let (durability, window) = (settings.durability, settings.watch_window);
         let store = FileStore::open(directory, durability, window)?;
-        Server::open(Box::new(store), directory, settings)
+        let server = Server::open(Box::new(store), directory, settings)?;
+        let path = auth::key_path(directory);
+        server
+            .auth
+            .keep_key(directory)
+            .map_err(|error| match error {
+                KeyError::File(error) => OpenError::from_io(&path, error),
+                error @ KeyError::Key(_) => OpenError::damaged(&path, error),
+            })?;
+        Ok(server)
     }
 
     /// A server with what its store has kept at a place.
@@ -124,6 +140,8 @@ impl Server {
         let server = Arc::new(Server {
             hub: Arc::new(hub),
             admission: Admission::new(&registry),
+            auth: Authentication::new(&registry),
+            pod_identity: settings.pod_identity,
             registry,
             clock: settings.clock,
             random: settings
@@ -236,6 +254,11 @@ impl Server {
 
     pub(crate) fn webhook_client_authority(&self) -> Result<String, rcgen::Error> {
         self.admission.client_authority()
+    }
+
+    /// What this server takes tokens for, and who their users are.
+    pub(crate) fn authentication(&self) -> &Authentication {
+        &self.auth
     }
 
     fn now(&self) -> Timestamp {

@@ -1,14 +1,17 @@
-//! Reviews of identity and permissions. A client with the bearer token may do everything.
+//! Reviews of identity and permissions. Every user may do everything.
 
 use http::{Response, StatusCode};
 use serde_json::{Value, json};
 
 use super::{
+    Server,
+    auth::{ISSUER, TokenError, UserInfo},
     error::{ApiError, Result},
     http::{
         body::{self, ApiBody},
         route::ResourcePath,
     },
+    meta,
 };
 
 /// A question that is posted like an object and answered at once.
@@ -18,19 +21,37 @@ pub(crate) struct Review {
     pub(crate) plural: &'static str,
     pub(crate) kind: &'static str,
     pub(crate) is_namespaced: bool,
-    answer: fn() -> Value,
+    answer: fn(&Asked<'_>) -> Result<Value>,
 }
+
+/// A review as it was posted.
+pub(crate) struct Asked<'a> {
+    pub(crate) server: &'a Server,
+    /// Who asks.
+    pub(crate) user: &'a UserInfo,
+    /// The whole object.
+    pub(crate) review: &'a Value,
+}
+
+const AUTHENTICATION: &str = "authentication.k8s.io";
 
 const AUTHORIZATION: &str = "authorization.k8s.io";
 
 /// Every question.
 pub(crate) const ALL: &[Review] = &[
     Review {
-        group: "authentication.k8s.io",
+        group: AUTHENTICATION,
         plural: "selfsubjectreviews",
         kind: "SelfSubjectReview",
         is_namespaced: false,
-        answer: || json!({"userInfo": user()}),
+        answer: |asked| Ok(json!({"userInfo": asked.user.to_json()})),
+    },
+    Review {
+        group: AUTHENTICATION,
+        plural: "tokenreviews",
+        kind: "TokenReview",
+        is_namespaced: false,
+        answer: review_token,
     },
     Review {
         group: AUTHORIZATION,
@@ -51,12 +72,12 @@ pub(crate) const ALL: &[Review] = &[
         plural: "selfsubjectrulesreviews",
         kind: "SelfSubjectRulesReview",
         is_namespaced: false,
-        answer: || {
-            json!({
+        answer: |_| {
+            Ok(json!({
                 "incomplete": false,
                 "resourceRules": [{"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"]}],
                 "nonResourceRules": [{"verbs": ["*"], "nonResourceURLs": ["*"]}],
-            })
+            }))
         },
     },
     Review {
@@ -68,17 +89,44 @@ pub(crate) const ALL: &[Review] = &[
     },
 ];
 
-/// The one user.
-const USER: &str = "longshore-admin";
-const GROUPS: &[&str] = &["system:masters", "system:authenticated"];
-
-/// The `userInfo` of the one user, in reviews and for webhooks.
-pub(crate) fn user() -> Value {
-    json!({"username": USER, "groups": GROUPS})
+fn allowed(_: &Asked<'_>) -> Result<Value> {
+    Ok(json!({"allowed": true}))
 }
 
-fn allowed() -> Value {
-    json!({"allowed": true})
+/// Whose token it is, if it is a good one for the audiences of the review.
+fn review_token(asked: &Asked<'_>) -> Result<Value> {
+    let token = meta::text(asked.review, "/spec/token");
+    if token.is_empty() {
+        let message = "token is required for TokenReview in authentication";
+        return Err(ApiError::bad_request(message));
+    }
+    let listed = asked.review.pointer("/spec/audiences");
+    let listed = listed.and_then(Value::as_array).into_iter().flatten();
+    let mut audiences: Vec<String> = listed
+        .filter_map(|audience| audience.as_str().map(str::to_owned))
+        .collect();
+    if audiences.is_empty() {
+        audiences.push(ISSUER.to_owned());
+    }
+    let server = asked.server;
+    Ok(match server.auth.accept(token, &audiences, server.now()) {
+        Ok(accepted) => json!({
+            "authenticated": true,
+            "user": accepted.user.to_json(),
+            "audiences": accepted.audiences,
+        }),
+        Err(why) => json!({"user": {}, "error": explained(&why)}),
+    })
+}
+
+/// Upstream asks two authenticators, of which the first knows no token of a service account.
+fn explained(why: &TokenError) -> String {
+    let first = TokenError::Unrecognised;
+    if *why == first {
+        first.to_string()
+    } else {
+        format!("[{first}, {why}]")
+    }
 }
 
 /// The question that a path is about.
@@ -93,14 +141,24 @@ pub(crate) fn find(path: &ResourcePath) -> Option<&'static Review> {
     ALL.iter().find(is_it)
 }
 
-/// Fills in the status of a review.
-pub(crate) fn answer(review: &Review, mut asked: Value) -> Result<Response<ApiBody>> {
+/// Fills in the status of a review that a user asks for.
+pub(crate) fn answer(
+    review: &Review,
+    server: &Server,
+    user: &UserInfo,
+    mut asked: Value,
+) -> Result<Response<ApiBody>> {
+    let status = (review.answer)(&Asked {
+        server,
+        user,
+        review: &asked,
+    })?;
     let Some(members) = asked.as_object_mut() else {
         let message = "the object provided is unrecognized: expected a JSON object";
         return Err(ApiError::bad_request(message));
     };
     members.insert("kind".into(), review.kind.into());
     members.insert("apiVersion".into(), format!("{}/v1", review.group).into());
-    members.insert("status".into(), (review.answer)());
+    members.insert("status".into(), status);
     Ok(body::json(StatusCode::CREATED, &asked))
 }

@@ -9,7 +9,7 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 use tower::ServiceExt;
 
-use super::{ApiService, Durability, Server, Settings, hub::lock, store::tests::Log};
+use super::{ApiService, Durability, PodIdentity, Server, Settings, hub::lock, store::tests::Log};
 
 fn open(log: &Log) -> Arc<Server> {
     let settings = Settings {
@@ -18,6 +18,7 @@ fn open(log: &Log) -> Arc<Server> {
         bookmark_interval: Duration::from_secs(60),
         seed: Some(1),
         durability: Durability::Strict,
+        pod_identity: PodIdentity::None,
     };
     Server::open(Box::new(log.clone()), Path::new("log"), settings).unwrap()
 }

@@ -17,6 +17,7 @@ mod documents;
 mod durable;
 mod faults;
 mod hostile;
+mod identity;
 mod kill;
 mod kubectl;
 mod lists;

@@ -9,7 +9,7 @@ use kube::{
     config::{KubeConfigOptions, Kubeconfig},
 };
 use longshore_cluster::{Cluster, Limits, ServeConfig, Serving};
-use rustls::pki_types::{CertificateDer, ServerName, pem::PemObject};
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, pem::PemObject};
 use serde_json::json;
 use tempfile::TempDir;
 use tokio::{
@@ -26,9 +26,12 @@ pub(crate) struct Served {
 }
 
 pub(crate) fn served_with(limits: Limits) -> Served {
+    served(Cluster::in_memory(), limits)
+}
+
+pub(crate) fn served(cluster: Cluster, limits: Limits) -> Served {
     let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
     let directory = tempfile::tempdir().unwrap();
-    let cluster = Cluster::in_memory();
     let mut config = ServeConfig::new(directory.path().join("api"));
     config.limits = limits;
     let serving = cluster.serve(config).unwrap();
@@ -40,7 +43,7 @@ pub(crate) fn served_with(limits: Limits) -> Served {
 }
 
 impl Served {
-    fn file(&self, name: &str) -> String {
+    pub(crate) fn file(&self, name: &str) -> String {
         std::fs::read_to_string(self.directory.path().join("api").join(name)).unwrap()
     }
 
@@ -50,12 +53,24 @@ impl Served {
 
     /// A TLS connection of HTTP/1.1.
     pub(crate) async fn connect(&self) -> TlsStream<TcpStream> {
+        self.connect_as(None).await
+    }
+
+    /// The same, by a client that shows a certificate and has its key.
+    pub(crate) async fn connect_as(
+        &self,
+        client: Option<(CertificateDer<'static>, PrivateKeyDer<'static>)>,
+    ) -> TlsStream<TcpStream> {
         let mut roots = rustls::RootCertStore::empty();
         let authority = CertificateDer::from_pem_slice(self.file("ca.crt").as_bytes()).unwrap();
         roots.add(authority).unwrap();
-        let config = rustls::ClientConfig::builder()
-            .with_root_certificates(roots)
-            .with_no_client_auth();
+        let config = rustls::ClientConfig::builder().with_root_certificates(roots);
+        let config = match client {
+            Some((certificate, key)) => config
+                .with_client_auth_cert(vec![certificate], key)
+                .unwrap(),
+            None => config.with_no_client_auth(),
+        };
         let stream = TcpStream::connect(self.serving.address()).await.unwrap();
         let name = ServerName::try_from("localhost").unwrap();
         tokio_rustls::TlsConnector::from(Arc::new(config))
@@ -91,7 +106,7 @@ async fn client_of(kubeconfig: &Path) -> kube::Client {
     kube::Client::try_from(config).unwrap()
 }
 
-async fn read_to_end(stream: &mut TlsStream<TcpStream>) -> String {
+pub(crate) async fn read_to_end(stream: &mut TlsStream<TcpStream>) -> String {
     let mut bytes = Vec::new();
     let limit = Duration::from_secs(20);
     let read = tokio::time::timeout(limit, stream.read_to_end(&mut bytes)).await;
@@ -129,7 +144,7 @@ async fn a_client_with_the_kubeconfig_works_as_on_any_cluster() {
 async fn what_is_secret_is_readable_by_its_owner_only_and_stays_the_same() {
     let served = served_with(Limits::default());
     let directory = served.directory.path().join("api");
-    for name in ["ca.key", "token", "kubeconfig"] {
+    for name in ["ca.key", "sa.key", "token", "kubeconfig"] {
         let mode = std::fs::metadata(directory.join(name))
             .unwrap()
             .permissions()

@@ -2,6 +2,7 @@
 
 mod following;
 mod probing;
+mod refreshing;
 mod stopping;
 
 use std::{collections::BTreeMap, net::Ipv4Addr, path::PathBuf, sync::Arc, time::Duration};
@@ -28,13 +29,13 @@ use super::{
 use crate::{
     clock,
     config::{EventVolume, LogsLifetime, PodsLifetime},
-    followed::{Followers, Told},
+    followed::Followers,
     log_book::{ContainerLog, LogBook},
     node::Shared,
     probes::{Outcome as ProbeOutcome, Probers},
     refusal::Refusal,
     shim::protocol::{AttemptId, Command, ExitReason, Report},
-    sources::Sources,
+    sources::Tokens,
     volumes::memory_dir,
 };
 
@@ -54,8 +55,10 @@ enum Fact {
     Probed(ProbeOutcome),
     Hooked(HookEnded),
     ShimGone,
-    Told(Told),
+    /// An object of a volume has changed.
+    Changed,
     Prepared(Result<Resolved, Refusal>, OwnedSemaphorePermit),
+    Refreshed(Result<(Tokens, Vec<Refusal>), Refusal>),
     Published(serde_json::Value, Outcome),
     Deleted(Outcome),
     Done,
@@ -79,8 +82,8 @@ pub(crate) struct Actor {
     desired: Desired,
     local: Local,
     specs: Specs,
-    /// What the files of the volumes are made of, once the node has read it.
-    sources: Option<Sources>,
+    /// What the volumes hold.
+    tokens: Tokens,
     link: Option<ShimLink>,
     /// Held from the preparation to the first report: bounds how many pods start at a time.
     permit: Option<OwnedSemaphorePermit>,
@@ -114,7 +117,6 @@ impl Actor {
             probers: Probers::new(),
             hooks: Hooks::new(),
             followers: Followers::new(),
-            sources: None,
             this,
             dir,
             news,
@@ -122,6 +124,7 @@ impl Actor {
             pod,
             local,
             specs: BTreeMap::new(),
+            tokens: Tokens::new(),
             link,
             permit: None,
             work: FuturesUnordered::new(),
@@ -129,6 +132,7 @@ impl Actor {
             shared,
         };
         actor.recall_health();
+        actor.recall_tokens();
         Ok(actor)
     }
 
@@ -195,7 +199,7 @@ impl Actor {
             Some(fact) = self.work.next() => fact,
             outcome = self.probers.next() => Fact::Probed(outcome),
             ended = self.hooks.next() => Fact::Hooked(ended),
-            told = self.followers.next() => Fact::Told(told),
+            () = self.followers.next() => Fact::Changed,
             () = sleep(wait) => Fact::Time,
         }
     }
@@ -206,9 +210,10 @@ impl Actor {
             Fact::Report(report) => self.learn_report(report),
             Fact::Probed(outcome) => self.learn_probe(outcome),
             Fact::Hooked(ended) => self.learn_hook(ended),
-            Fact::Told(told) => self.learn_followed(told),
+            Fact::Changed => self.learn_change(),
             Fact::ShimGone => self.learn_shim_is_gone(),
             Fact::Prepared(result, permit) => self.learn_prepared(result, permit),
+            Fact::Refreshed(result) => self.learn_refreshed(result),
             Fact::Published(status, outcome) => {
                 self.local.publication.is_in_flight = false;
                 if self.learn_outcome(outcome) {
@@ -235,7 +240,7 @@ impl Actor {
                 self.desired = Desired::of(&pod);
                 self.pod = pod;
                 if has_changed {
-                    self.refresh_volumes();
+                    self.learn_change();
                 }
             }
             News::Gone => self.local.is_gone = true,
@@ -294,7 +299,7 @@ impl Actor {
     fn learn_prepared(&mut self, result: Result<Resolved, Refusal>, permit: OwnedSemaphorePermit) {
         let ready = result.and_then(|resolved| {
             self.specs = resolved.specs;
-            self.sources = Some(resolved.sources);
+            self.keep_tokens(resolved.tokens);
             self.start_shim()
                 .map_err(|e| Refusal::io("start the shim", &e))
         });
@@ -362,6 +367,7 @@ impl Actor {
         match action {
             Action::Prepare => self.prepare(),
             Action::Start(id) => self.start(id).await,
+            Action::Refresh => self.refresh(),
             Action::Stop(cause) => self.stop(cause, now),
             Action::End(id) => self.end(id, now),
             Action::PostStart(id) => self.post_start(id),
@@ -404,10 +410,11 @@ impl Actor {
         }
         let (shared, pod, dir) = (self.shared.clone(), self.pod.clone(), self.dir.clone());
         let (acknowledged_at, pod_ip) = (self.local.acknowledged_at, self.pod_ip);
+        let known = self.tokens.clone();
         self.work.push(Box::pin(async move {
             let permit = shared.start_permit().await;
             let result = match directory::remember(&dir, &pod, acknowledged_at) {
-                Ok(()) => resolve(&shared, &pod, pod_ip, &dir).await,
+                Ok(()) => resolve(&shared, &pod, pod_ip, &dir, &known).await,
                 Err(e) => Err(Refusal::io(&format!("make {}", dir.display()), &e)),
             };
             Fact::Prepared(result, permit)

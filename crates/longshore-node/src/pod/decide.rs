@@ -46,6 +46,8 @@ pub(crate) enum Action {
     Start(AttemptId),
     /// Run the postStart hook of a run.
     PostStart(AttemptId),
+    /// Read what the pod refers to again, and bring its volumes up to date.
+    Refresh,
     /// Begin to end all containers.
     Stop(StopCause),
     /// Begin to end one container: a probe has given it up, its postStart hook has failed, or the pod is being stopped.
@@ -119,6 +121,9 @@ pub(crate) fn decide(desired: &Desired, local: &Local, status: &Value, now: Time
         }
     }
     let is_over = matches!(outlook, Outlook::Over(_));
+    if !is_over {
+        decide_refresh(local, now, &mut plan);
+    }
     decide_publication(desired, local, status, is_over, now, &mut plan);
     let is_told = desired.is_over || local.publication.written.as_ref() == Some(status);
     if is_over && is_told {
@@ -328,6 +333,22 @@ pub(crate) fn prepare_wait(refusal: &Refusal, n_failures: u32) -> Duration {
         PREPARE_AGAIN
     };
     backoff.wait(n_failures)
+}
+
+/// Tokens are renewed also while containers are being stopped: their last words may need one.
+fn decide_refresh(local: &Local, now: Timestamp, plan: &mut Plan) {
+    let refresh = &local.refresh;
+    let Some(due_at) = refresh.due_at.filter(|_| local.has_shim) else {
+        return;
+    };
+    if refresh.is_in_flight {
+        return;
+    }
+    if due_at <= now {
+        plan.actions.push(Action::Refresh);
+    } else {
+        wake(plan, due_at);
+    }
 }
 
 fn decide_publication(

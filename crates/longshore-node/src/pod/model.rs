@@ -189,6 +189,7 @@ pub(crate) struct Local {
     /// The object is gone from the API server.
     pub(crate) is_gone: bool,
     pub(crate) publication: Publication,
+    pub(crate) refresh: Refresh,
 }
 
 /// How far the way to a running shim is.
@@ -309,6 +310,18 @@ pub(crate) struct Publication {
     pub(crate) is_deleted: bool,
 }
 
+/// When the volumes of files get new content.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Refresh {
+    /// `None` while nothing in them changes by itself.
+    pub(crate) due_at: Option<Timestamp>,
+    pub(crate) is_in_flight: bool,
+    /// Something has changed since the refresh in flight began.
+    pub(crate) is_outdated: bool,
+    /// In a row.
+    pub(crate) n_failures: u32,
+}
+
 impl Local {
     pub(crate) fn new(acknowledged_at: Timestamp) -> Self {
         Self {
@@ -324,6 +337,7 @@ impl Local {
             begun_stop: None,
             is_gone: false,
             publication: Publication::default(),
+            refresh: Refresh::default(),
         }
     }
 

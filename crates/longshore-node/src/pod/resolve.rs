@@ -13,13 +13,14 @@ use nix::unistd::{Uid, User, geteuid};
 
 use super::{hosts, security::user, unsupported};
 use crate::{
+    api_server, clock,
     env::{Environment, HostFacts, environment},
     images::{Image, RootFs},
     node::Shared,
     profile::Profile,
     refusal::Refusal,
     shim::protocol::{ContainerSpec, MountSpec, RootSpec, Sandbox, TerminationSpec, UserSpec},
-    sources::{self, Sources},
+    sources::{self, Sources, Tokens},
     volumes,
 };
 
@@ -34,36 +35,31 @@ const READ_TIMEOUT: Duration = Duration::from_secs(30);
 /// A pod's containers by name, without the log files of single attempts.
 pub(crate) type Specs = BTreeMap<String, ContainerSpec>;
 
-/// A pod as the shim runs it, and what it was made of.
+/// A pod that is ready to run.
 #[derive(Debug)]
 pub(crate) struct Resolved {
     pub(crate) specs: Specs,
-    pub(crate) sources: Sources,
+    /// What its volumes hold.
+    pub(crate) tokens: Tokens,
 }
 
-/// Reads what the pod refers to, makes its volumes, and resolves every name in it.
+/// Reads what the pod refers to, makes its volumes, and resolves every name in it. Tokens that are `known` are used as long
+/// as they are good.
 pub(crate) async fn resolve(
     shared: &Shared,
     pod: &Pod,
     pod_ip: Ipv4Addr,
     dir: &Path,
+    known: &Tokens,
 ) -> Result<Resolved, Refusal> {
-    let host = HostFacts {
-        pod_ip: pod_ip.to_string(),
-        ..shared.host.clone()
-    };
+    let host = host_facts(shared, pod_ip);
     if let Some(refusal) = unsupported::find(pod, shared.profile) {
         return Err(refusal);
     }
     for container in containers(pod) {
         check_image(shared, container)?;
     }
-    let unread =
-        |why: String| Refusal::machine(format!("cannot read what the pod refers to: {why}"));
-    let sources = tokio::time::timeout(READ_TIMEOUT, sources::read(&shared.client, pod))
-        .await
-        .map_err(|e| unread(e.to_string()))?
-        .map_err(|e| unread(e.to_string()))?;
+    let sources = read_sources(shared, pod, known).await?;
     let claims = shared.config.root.join("volumes");
     let store = volumes::Store {
         pod_dir: dir,
@@ -82,8 +78,51 @@ pub(crate) async fn resolve(
             spec(shared, pod, c, &sources, &volumes, &host)?,
         ))
     };
-    let specs = containers(pod).map(spec).collect::<Result<_, Refusal>>()?;
-    Ok(Resolved { specs, sources })
+    let specs = containers(pod)
+        .map(spec)
+        .collect::<Result<Specs, Refusal>>()?;
+    Ok(Resolved {
+        specs,
+        tokens: sources.into_tokens(),
+    })
+}
+
+/// Reads what the pod refers to again, and brings its volumes of files up to date. Returns the tokens, and what is missing
+/// of the rest, whose volumes stay as they are.
+pub(crate) async fn refresh(
+    shared: &Shared,
+    pod: &Pod,
+    pod_ip: Ipv4Addr,
+    dir: &Path,
+    known: &Tokens,
+) -> Result<(Tokens, Vec<Refusal>), Refusal> {
+    let sources = read_sources(shared, pod, known).await?;
+    let claims = shared.config.root.join("volumes");
+    let missing = volumes::refresh(&volumes::Store {
+        pod_dir: dir,
+        claims: &claims,
+        pod,
+        sources: &sources,
+        host: &host_facts(shared, pod_ip),
+    });
+    Ok((sources.into_tokens(), missing))
+}
+
+fn host_facts(shared: &Shared, pod_ip: Ipv4Addr) -> HostFacts {
+    HostFacts {
+        pod_ip: pod_ip.to_string(),
+        ..shared.host.clone()
+    }
+}
+
+async fn read_sources(shared: &Shared, pod: &Pod, known: &Tokens) -> Result<Sources, Refusal> {
+    let unread =
+        |why: String| Refusal::machine(format!("cannot read what the pod refers to: {why}"));
+    let reading = sources::read(&shared.client, pod, known, clock::now());
+    tokio::time::timeout(READ_TIMEOUT, reading)
+        .await
+        .map_err(|e| unread(e.to_string()))?
+        .map_err(|e| unread(e.to_string()))
 }
 
 fn containers(pod: &Pod) -> impl Iterator<Item = &Container> {
@@ -261,6 +300,7 @@ fn base_env(
         .iter()
         .map(|(name, value)| (name.clone(), value.clone()));
     own.into_iter()
+        .chain(api_server::variables(shared.config.api_server))
         .chain(shared.config.pod_env.iter().cloned())
         .chain(image)
         .collect()

@@ -1,9 +1,14 @@
 //! What this node does not support yet. A pod that requests it waits with a message; the node
 //! ignores nothing that would change what the containers of the pod do.
 
-use k8s_openapi::api::core::v1::{Container, Pod, PodSpec, SeccompProfile};
+use k8s_openapi::api::core::v1::{Container, Pod, PodSpec, SeccompProfile, VolumeMount};
 
 use crate::{profile::Profile, refusal::Refusal};
+
+/// Where API servers mount the token of a service account.
+const TOKEN_PATH: &str = "/var/run/secrets/kubernetes.io/serviceaccount";
+/// What the name of the volume begins with.
+const TOKEN_VOLUME_PREFIX: &str = "kube-api-access-";
 
 /// The first unsupported thing that the pod requests.
 pub(crate) fn find(pod: &Pod, profile: Profile) -> Option<Refusal> {
@@ -109,7 +114,7 @@ fn in_container(c: &Container, spec: &PodSpec, profile: Profile) -> Option<&'sta
             "mountPropagation other than None",
         ),
         (
-            profile == Profile::None && mounts().next().is_some(),
+            profile == Profile::None && mounts().any(|m| !is_automatic(m)),
             "volumeMounts, because it may not make mount namespaces (profile none)",
         ),
         (
@@ -123,6 +128,11 @@ fn in_container(c: &Container, spec: &PodSpec, profile: Profile) -> Option<&'sta
 
 fn is_local_profile(profile: Option<&SeccompProfile>) -> bool {
     profile.is_some_and(|profile| profile.type_ == "Localhost")
+}
+
+/// Whether the API server has added a mount to each container: nobody asked for it, so a node that cannot mount leaves it out.
+fn is_automatic(mount: &VolumeMount) -> bool {
+    mount.mount_path == TOKEN_PATH && mount.name.starts_with(TOKEN_VOLUME_PREFIX)
 }
 
 /// The groups that a pod's programs get besides their own.
@@ -189,6 +199,23 @@ mod tests {
             let told = refused(pod, container, profile);
             let holds = told.contains(expected) && told.is_empty() == expected.is_empty();
             assert!(holds, "{pod} {container} {profile}: {told}");
+        }
+    }
+
+    #[test]
+    fn without_mounts_a_pod_lacks_the_token_that_it_did_not_ask_for() {
+        for (name, path, is_refused) in [
+            ("kube-api-access-x2x4z", TOKEN_PATH, false),
+            ("mine", TOKEN_PATH, true),
+            ("kube-api-access-x2x4z", "/elsewhere", true),
+        ] {
+            let pod: Pod = serde_json::from_value(json!({"spec": {"containers": [
+                {"name": "c", "volumeMounts": [{"name": name, "mountPath": path}]},
+            ]}}))
+            .unwrap();
+            let found = find(&pod, Profile::None);
+            assert_eq!(found.is_some(), is_refused, "{name} {path}");
+            assert!(find(&pod, Profile::User).is_none());
         }
     }
 }

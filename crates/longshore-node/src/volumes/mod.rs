@@ -49,6 +49,15 @@ pub(crate) fn prepare(store: &Store<'_>) -> Result<BTreeMap<String, PathBuf>, Re
         .collect()
 }
 
+/// Brings the volumes of files up to date. One that cannot be stays as it is; returns why.
+pub(crate) fn refresh(store: &Store<'_>) -> Vec<Refusal> {
+    let volumes = store.pod.spec.iter().flat_map(|s| &s.volumes).flatten();
+    let of_files = volumes.filter(|volume| files::is_of_files(volume));
+    of_files
+        .filter_map(|volume| prepare_one(store, volume).err())
+        .collect()
+}
+
 fn prepare_one(store: &Store<'_>, volume: &Volume) -> Result<PathBuf, Refusal> {
     let failed = |e: io::Error| failed(volume, &e);
     let group = fs_group(store.pod);
@@ -110,13 +119,6 @@ fn write_files(store: &Store<'_>, volume: &Volume) -> Result<bool, Refusal> {
     let written = atomic::write_for(&dir, &files, group);
     written.map_err(|e| failed(volume, &e))?;
     Ok(true)
-}
-
-/// Brings the volumes of files up to date, each as far as it can be made; returns the first reason why one cannot.
-pub(crate) fn refresh(store: &Store<'_>) -> Result<(), Refusal> {
-    let volumes = store.pod.spec.iter().flat_map(|s| &s.volumes).flatten();
-    let results: Vec<_> = volumes.map(|v| write_files(store, v).map(drop)).collect();
-    results.into_iter().collect()
 }
 
 /// Whether a pod has volumes of files, which may change.

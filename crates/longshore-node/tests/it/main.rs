@@ -24,3 +24,5 @@ mod restarts;
 mod shim;
 #[cfg(test)]
 mod shim_rig;
+#[cfg(test)]
+mod tokens;

@@ -13,7 +13,7 @@ use kube::{
     api::{DeleteParams, PostParams},
     runtime::{WatchStreamExt, watcher},
 };
-use longshore_cluster::{Cluster, controllers};
+use longshore_cluster::{Cluster, PodIdentity, controllers};
 use longshore_node::{LogOptions, Node, NodeConfig, PodsLifetime, Profile};
 use serde_json::{Value, json};
 use tokio::task::JoinHandle;
@@ -53,7 +53,23 @@ pub(crate) struct Rig {
 
 impl Rig {
     pub(crate) fn new() -> Self {
-        let cluster = Cluster::in_memory();
+        Self::of(Cluster::in_memory())
+    }
+
+    /// A rig whose pods run as service accounts.
+    pub(crate) fn with_accounts() -> Self {
+        let builder = Cluster::builder().pod_identity(PodIdentity::ServiceAccounts);
+        let rig = Self::of(builder.build());
+        let root_ca = Some("PEM".to_owned());
+        tokio::spawn(controllers::run_service_accounts(
+            rig.client.clone(),
+            root_ca,
+            CancellationToken::new(),
+        ));
+        rig
+    }
+
+    fn of(cluster: Cluster) -> Self {
         let client = cluster.client();
         let controllers = tokio::spawn(controllers::run(client.clone(), CancellationToken::new()));
         let dir = tempfile::tempdir().expect("a directory");

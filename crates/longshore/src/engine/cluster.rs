@@ -37,7 +37,7 @@ impl RunCluster {
         let data_dir: &Path = &order.data_dir;
         let lifetime = Lifetime::of(data_dir);
         let phases = Phases::silent();
-        let cluster = LocalCluster::start(data_dir, parallelism, lifetime, metrics, &phases);
+        let cluster = LocalCluster::start(data_dir, parallelism, lifetime, None, metrics, &phases);
         Ok(Self::Embedded(Box::new(cluster.await?)))
     }
 

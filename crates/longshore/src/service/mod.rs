@@ -90,8 +90,14 @@ impl Service {
         let store = store.await?;
         let (metrics, parallelism) = (Metrics::new(), parallelism(config.parallelism));
         let counts = Counts::new(&metrics);
+        let api = ServeConfig {
+            address: loopback(config.kube_port),
+            ..ServeConfig::new(data_dir)
+        };
+        let lifetime = config.lifetime;
         let cluster =
-            LocalCluster::start(data_dir, parallelism, config.lifetime, &metrics, phases).await?;
+            LocalCluster::start(data_dir, parallelism, lifetime, Some(api), &metrics, phases);
+        let mut cluster = cluster.await?;
         let plan = SchedulingPlan {
             data_dir: data_dir.clone(),
             namespace: cluster.namespace().to_owned(),
@@ -112,10 +118,7 @@ impl Service {
         cluster.run_podops().await?;
 
         phases.wait_for("the APIs to be served");
-        let kubernetes = cluster.serve(ServeConfig {
-            address: loopback(config.kube_port),
-            ..ServeConfig::new(data_dir)
-        })?;
+        let kubernetes = cluster.serve()?;
         let token = tell_clients(data_dir, &format!("http://{address}"))?;
         let hosts = Hosts::Known(Vec::new());
         front.serve(listener, token, hosts.clone());

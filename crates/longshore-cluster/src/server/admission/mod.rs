@@ -1,4 +1,5 @@
-//! Admission webhooks: the calls before a write is stored.
+//! Admission: what is completed, and which webhooks are called, before a write is stored. The rest is about webhooks but
+//! for `service_accounts`.
 //!
 //! `configuration` reads registrations, `webhook` and `rules` decide which requests a registration
 //! matches, `question` is one request as webhooks receive it, and `ask` is the entry point of the
@@ -17,6 +18,7 @@ mod question;
 mod registered;
 mod review;
 mod rules;
+mod service_accounts;
 mod services;
 mod webhook;
 
@@ -24,6 +26,8 @@ use std::sync::Arc;
 
 pub(crate) use configuration::{selector_violations, set_defaults, violations};
 pub(crate) use question::{Operation, Question};
+pub use service_accounts::PodIdentity;
+pub(crate) use service_accounts::admit as admit_service_account;
 
 use caller::Caller;
 use registered::Registered;

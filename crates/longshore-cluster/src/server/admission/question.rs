@@ -10,7 +10,7 @@ use crate::server::{
     hub::Key,
     meta,
     registry::Resource,
-    reviews, strategy,
+    strategy,
     subresources::scale,
     verbs::{Call, delete::DeleteOptions},
 };
@@ -283,7 +283,7 @@ impl<'a> Question<'a> {
             None => {}
         }
         put("operation", self.operation.name().into());
-        put("userInfo", reviews::user());
+        put("userInfo", call.user.to_json());
         put("object", self.sent(shown, new));
         let old = old.map_or(Value::Null, |old| self.sent(shown, old));
         put("oldObject", old);

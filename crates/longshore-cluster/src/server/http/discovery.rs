@@ -260,6 +260,12 @@ fn describe_subresources(resource: &Resource) -> Vec<Value> {
         ));
         parts.push(part("log", "Pod", &["get"]));
     }
+    if resource.kind == "ServiceAccount" && resource.group.is_empty() {
+        let mut token = part("token", "TokenRequest", &["create"]);
+        token["group"] = "authentication.k8s.io".into();
+        token["version"] = "v1".into();
+        parts.push(token);
+    }
     if resource.kind == "Namespace" && resource.group.is_empty() {
         parts.push(part("finalize", "Namespace", &["update"]));
     }

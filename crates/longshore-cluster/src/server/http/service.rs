@@ -25,6 +25,7 @@ use super::{
 };
 use crate::server::{
     Server,
+    auth::{self, UserInfo},
     error::{ApiError, Result},
     openapi,
     patch::PatchType,
@@ -32,7 +33,7 @@ use crate::server::{
     registry::{Resource, Served},
     reviews,
     schema::{self, FieldValidation},
-    subresources::{binding, ephemeral, eviction, finalize, log, scale},
+    subresources::{binding, ephemeral, eviction, finalize, log, scale, token},
     tables::RowObject,
     verbs::{
         Call, Warnings, create,
@@ -58,6 +59,10 @@ impl fmt::Debug for ApiService {
 impl ApiService {
     pub(crate) fn new(server: Arc<Server>) -> ApiService {
         ApiService { server }
+    }
+
+    pub(crate) fn server(&self) -> Arc<Server> {
+        Arc::clone(&self.server)
     }
 }
 
@@ -99,18 +104,7 @@ where
     B::Error: Into<BoxError>,
 {
     let path = match Route::parse(parts.uri.path()) {
-        Route::Other(path) => {
-            let Some(path) = path.strip_prefix("openapi/") else {
-                return Ok(discovery::other(&parts.method, &path));
-            };
-            let request = openapi::Request {
-                method: &parts.method,
-                path,
-                query: &query,
-                headers: &parts.headers,
-            };
-            return openapi::answer(&server.openapi, &server.registry, &request);
-        }
+        Route::Other(path) => return other(&server, &parts, &path, &query),
         Route::Discovery(path) => {
             return match parts.method {
                 Method::GET => discovery::describe(&server.registry, &path, &parts.headers),
@@ -127,7 +121,8 @@ where
         if parts.method != Method::POST {
             return Err(ApiError::method_not_allowed());
         }
-        return reviews::answer(review, input.read(body).await?.decoded()?);
+        let asked = input.read(body).await?.decoded()?;
+        return reviews::answer(review, &server, &user(&parts), asked);
     }
     let Some(served) = server
         .registry
@@ -160,6 +155,25 @@ where
     }
 }
 
+/// Answers about paths outside of groups and versions.
+fn other(server: &Server, parts: &Parts, path: &str, query: &Query) -> Result<Response<ApiBody>> {
+    if parts.method == Method::GET
+        && let Some(document) = auth::document(&server.auth, path)?
+    {
+        return Ok(document);
+    }
+    let Some(path) = path.strip_prefix("openapi/") else {
+        return Ok(discovery::other(&parts.method, path));
+    };
+    let request = openapi::Request {
+        method: &parts.method,
+        path,
+        query,
+        headers: &parts.headers,
+    };
+    openapi::answer(&server.openapi, &server.registry, &request)
+}
+
 /// Runs a write to its end, also when the client disconnects in its middle: what follows from a
 /// stored write must follow. A webhook call that is still under way before the write is stored ends
 /// with the connection of the client.
@@ -167,6 +181,12 @@ async fn to_the_end(
     write: impl Future<Output = Result<Response<ApiBody>>> + Send + 'static,
 ) -> Result<Response<ApiBody>> {
     tokio::spawn(write).await.map_err(ApiError::internal)?
+}
+
+/// The user of a request, whom the wire has found; the requests of this process are those of the administrator.
+fn user(parts: &Parts) -> Arc<UserInfo> {
+    let found = parts.extensions.get::<Arc<UserInfo>>();
+    found.map_or_else(|| Arc::new(UserInfo::admin()), Arc::clone)
 }
 
 fn content_type(parts: &Parts) -> &str {
@@ -194,6 +214,7 @@ fn call(
     let clock = Arc::clone(&server.clock);
     Ok(Call {
         server,
+        user: user(parts),
         rendering: Rendering::new(form, row_object, Arc::clone(&served.resource), clock),
         served: served.resource,
         collection: served.collection,
@@ -341,6 +362,7 @@ async fn on_subresource(
         ("pods", "binding", "POST") => binding::bind(call, input.decoded()?).await,
         ("pods", "eviction", "POST") => eviction::evict(call, input.decoded()?).await,
         ("pods", "log", "GET") => log::log(call).await,
+        ("serviceaccounts", "token", "POST") => token::request(call, input.decoded()?).await,
         ("pods", "ephemeralcontainers", "GET") => get::get(call).await,
         ("pods", "ephemeralcontainers", "PUT") => {
             let asked = input.decoded()?;
@@ -361,7 +383,8 @@ async fn on_subresource(
             Ok(rewrite(call, Part::Private, change).await?.respond(call))
         }
         ("pods", "binding" | "eviction" | "log" | "ephemeralcontainers", _)
-        | ("namespaces", "finalize", _) => Err(ApiError::method_not_allowed()),
+        | ("namespaces", "finalize", _)
+        | ("serviceaccounts", "token", _) => Err(ApiError::method_not_allowed()),
         _ => Err(ApiError::no_such_resource()),
     }
 }

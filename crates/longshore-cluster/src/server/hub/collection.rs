@@ -107,6 +107,11 @@ impl Collection {
         lock(&self.state).objects.get(key).cloned()
     }
 
+    /// Changes with each write, for those who wait for an object.
+    pub(crate) fn writes(&self) -> watch::Receiver<u64> {
+        self.changed.subscribe()
+    }
+
     /// How many watches are open.
     #[cfg(test)]
     pub(crate) fn n_watchers(&self) -> usize {

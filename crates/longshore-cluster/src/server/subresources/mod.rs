@@ -7,3 +7,4 @@ pub(crate) mod eviction;
 pub(crate) mod finalize;
 pub(crate) mod log;
 pub(crate) mod scale;
+pub(crate) mod token;

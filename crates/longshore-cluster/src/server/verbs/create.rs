@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use super::Call;
 use crate::server::{
-    admission::{Operation, Question},
+    admission::{Operation, Question, admit_service_account},
     error::{ApiError, Cause, Result},
     http::body::ApiBody,
     hub::{Change, CommitError, Expected, Key, Object},
@@ -54,6 +54,7 @@ pub(crate) async fn create_object(call: &Call, object: Value, is_dry_run: bool) 
     }
     wipe(&mut object);
     require_live_namespace(call, &object)?;
+    let object = admit_service_account(call, object).await?;
     let question = Question::new(call, Operation::Create, is_dry_run);
     let mut object = question.mutate(object, None).await?;
     place(call, &mut object)?;

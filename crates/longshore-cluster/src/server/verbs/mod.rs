@@ -21,6 +21,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::{
     Server,
+    auth::UserInfo,
     error::{ApiError, Result},
     http::{
         body::{self, ApiBody},
@@ -39,6 +40,8 @@ const FUTURE_REVISION_TIMEOUT: Duration = Duration::from_secs(3);
 #[derive(Clone)]
 pub(crate) struct Call {
     pub(crate) server: Arc<Server>,
+    /// Who sent the request.
+    pub(crate) user: Arc<UserInfo>,
     /// The resource as the client has addressed it.
     pub(crate) served: Arc<Resource>,
     pub(crate) collection: Arc<Collection>,

@@ -17,12 +17,13 @@ use rcgen::{
 };
 use rustls::{
     ServerConfig,
+    crypto::CryptoProvider,
     pki_types::{PrivateKeyDer, PrivatePkcs8KeyDer},
 };
 use serde_json::{Value, json};
 use uuid::Uuid;
 
-use super::{ServeError, files};
+use super::{ServeError, clients::Clients, files};
 
 /// Names under which pods and people know an API server.
 pub(super) const SERVER_NAMES: &[&str] = &[
@@ -36,9 +37,12 @@ pub(super) const SERVER_NAMES: &[&str] = &[
 /// Local addresses, and the first service address of a cluster with default settings.
 const SERVER_ADDRESSES: &[&str] = &["127.0.0.1", "::1", "10.96.0.1"];
 
-/// What the server needs to prove its identity and to authenticate its user.
+/// What the server needs to prove its identity and to authenticate its users.
 pub(super) struct Credentials {
     pub(super) tls: Arc<ServerConfig>,
+    pub(super) clients: Clients,
+    /// The certificate of the authority, in PEM.
+    pub(super) authority: String,
     pub(super) token: String,
     pub(super) kubeconfig: PathBuf,
 }
@@ -52,13 +56,18 @@ impl Credentials {
         let params = authority_params();
         let certificate = params.self_signed(&key).map_err(ServeError::Certificate)?;
         files::write(&directory.join("ca.crt"), &certificate.pem())?;
-        let tls = serving_config(&Issuer::new(params, key), address)?;
+        let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+        let clients = Clients::new(certificate.der().clone(), Arc::clone(&provider))
+            .map_err(ServeError::Tls)?;
+        let tls = serving_config(&Issuer::new(params, key), address, &clients, provider)?;
         let token = token(&directory.join("token"))?;
         let kubeconfig = directory.join("kubeconfig");
         let text = kubeconfig_text(address, &certificate.pem(), &token);
         files::write(&kubeconfig, &text)?;
         Ok(Credentials {
             tls,
+            clients,
+            authority: certificate.pem(),
             token,
             kubeconfig,
         })
@@ -95,6 +104,8 @@ fn authority_params() -> CertificateParams {
 fn serving_config(
     authority: &Issuer<'_, KeyPair>,
     address: SocketAddr,
+    clients: &Clients,
+    provider: Arc<CryptoProvider>,
 ) -> Result<Arc<ServerConfig>, ServeError> {
     let mut names: Vec<String> = SERVER_NAMES
         .iter()
@@ -117,11 +128,10 @@ fn serving_config(
         .signed_by(&key, authority)
         .map_err(ServeError::Certificate)?;
     let key = PrivateKeyDer::from(PrivatePkcs8KeyDer::from(key.serialize_der()));
-    let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
     let mut config = ServerConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()
         .map_err(ServeError::Tls)?
-        .with_no_client_auth()
+        .with_client_cert_verifier(clients.in_handshake())
         .with_single_cert(vec![certificate.der().clone()], key)
         .map_err(ServeError::Tls)?;
     config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];

@@ -25,7 +25,7 @@ pub(super) fn write(path: &Path, text: &str) -> Result<(), ServeError> {
         .map_err(|source| failed("write", path, source))
 }
 
-fn failed(action: &'static str, path: &Path, source: io::Error) -> ServeError {
+pub(super) fn failed(action: &'static str, path: &Path, source: io::Error) -> ServeError {
     ServeError::File {
         action,
         path: path.to_owned(),

@@ -17,13 +17,14 @@ use http::{
 };
 use http_body::{Body, Frame, SizeHint};
 use http_body_util::BodyExt;
-use sha2::{Digest, Sha256};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
 use tower::{BoxError, Service};
 
-use super::{Limits, credentials::SERVER_NAMES};
+use super::{Limits, clients::ClientCertificate, credentials::SERVER_NAMES};
 use crate::server::{
+    Server,
+    auth::{ISSUER, UserInfo},
     error::{ApiError, Result},
     http::{
         body::{self, ApiBody, Live},
@@ -37,7 +38,7 @@ const ANONYMOUS: &[&str] = &["healthz", "livez", "readyz", "version"];
 
 /// What every request is held against.
 pub(super) struct Rules {
-    token: [u8; 32],
+    server: Arc<Server>,
     address: SocketAddr,
     limits: Limits,
     requests: Arc<Semaphore>,
@@ -47,13 +48,13 @@ pub(super) struct Rules {
 
 impl Rules {
     pub(super) fn new(
-        token: &str,
+        server: Arc<Server>,
         address: SocketAddr,
         limits: Limits,
         closing: CancellationToken,
     ) -> Rules {
         Rules {
-            token: digest(token),
+            server,
             address,
             limits,
             requests: Arc::new(Semaphore::new(limits.n_requests)),
@@ -62,19 +63,25 @@ impl Rules {
         }
     }
 
-    /// Lets a request in, or says why not.
-    fn admit(&self, uri: &Uri, headers: &HeaderMap) -> Result<OwnedSemaphorePermit> {
+    /// Finds the user of a request, and lets the request in, or says why not.
+    fn admit(
+        &self,
+        uri: &Uri,
+        headers: &HeaderMap,
+        certificate: Option<&ClientCertificate>,
+    ) -> Result<(Arc<UserInfo>, OwnedSemaphorePermit)> {
         self.check_host(uri, headers)?;
-        self.check_token(uri, headers)?;
+        let user = self.authenticate(uri, headers, certificate)?;
         refuse_impersonation(headers)?;
         let gate = if is_long_running(uri) {
             &self.watches
         } else {
             &self.requests
         };
-        Arc::clone(gate)
+        let permit = Arc::clone(gate)
             .try_acquire_owned()
-            .map_err(|_| ApiError::too_many_requests())
+            .map_err(|_| ApiError::too_many_requests())?;
+        Ok((user, permit))
     }
 
     /// Refuses requests for other hosts: a web page that rebinds its name to this address would
@@ -98,11 +105,21 @@ impl Rules {
         }
     }
 
-    fn check_token(&self, uri: &Uri, headers: &HeaderMap) -> Result<()> {
+    /// The user: of the certificate, else of the bearer token, else nobody where nobody may be.
+    fn authenticate(
+        &self,
+        uri: &Uri,
+        headers: &HeaderMap,
+        certificate: Option<&ClientCertificate>,
+    ) -> Result<Arc<UserInfo>> {
+        let now = self.server.now();
+        if let Some(user) = certificate.and_then(|certificate| certificate.user(now)) {
+            return Ok(Arc::clone(user));
+        }
         let Some(header) = headers.get(AUTHORIZATION) else {
             let first = uri.path().split('/').nth(1).unwrap_or("");
-            return if ANONYMOUS.contains(&first) {
-                Ok(())
+            return if ANONYMOUS.contains(&first) && certificate.is_none() {
+                Ok(Arc::new(UserInfo::anonymous()))
             } else {
                 Err(ApiError::unauthorized())
             };
@@ -113,10 +130,17 @@ impl Rules {
             .and_then(|text| text.split_once(' '))
             .filter(|(scheme, _)| scheme.eq_ignore_ascii_case("bearer"))
             .map(|(_, token)| token.trim());
-        match token {
-            // Digests, so that the time of the comparison reveals nothing about the token.
-            Some(token) if digest(token) == self.token => Ok(()),
-            Some(_) | None => Err(ApiError::unauthorized()),
+        let Some(token) = token else {
+            return Err(ApiError::unauthorized());
+        };
+        let audiences = [ISSUER.to_owned()];
+        match self.server.authentication().accept(token, &audiences, now) {
+            Ok(accepted) => Ok(Arc::new(accepted.user)),
+            Err(why) => {
+                // The client is not told why, as upstream does not tell.
+                tracing::debug!(%why, "bearer token not accepted");
+                Err(ApiError::unauthorized())
+            }
         }
     }
 }
@@ -128,10 +152,6 @@ fn refuse_impersonation(headers: &HeaderMap) -> Result<()> {
         Some(_) => Err(ApiError::no_impersonation()),
         None => Ok(()),
     }
-}
-
-fn digest(text: &str) -> [u8; 32] {
-    Sha256::digest(text.as_bytes()).into()
 }
 
 /// The host of `host`, `host:port` or `[address]:port`.
@@ -177,10 +197,14 @@ where
         Poll::Ready(Ok(()))
     }
 
-    fn call(&mut self, request: Request<B>) -> Self::Future {
+    fn call(&mut self, mut request: Request<B>) -> Self::Future {
         let rules = Arc::clone(&self.rules);
-        let answer = match rules.admit(request.uri(), request.headers()) {
-            Ok(permit) => Ok((permit, self.service.call(request))),
+        let certificate = request.extensions().get::<ClientCertificate>();
+        let answer = match rules.admit(request.uri(), request.headers(), certificate) {
+            Ok((user, permit)) => {
+                request.extensions_mut().insert(user);
+                Ok((permit, self.service.call(request)))
+            }
             Err(error) => Err(error),
         };
         async move {
@@ -258,7 +282,9 @@ mod tests {
             ..Limits::default()
         };
         let address = SocketAddr::from(([127, 0, 0, 1], 7443));
-        Rules::new("secret", address, limits, CancellationToken::new())
+        let server = crate::Cluster::in_memory().server();
+        server.authentication().add_admin("secret");
+        Rules::new(server, address, limits, CancellationToken::new())
     }
 
     fn code(rules: &Rules, path: &str, host: &str, authorization: &str) -> u16 {
@@ -269,7 +295,7 @@ mod tests {
             }
         }
         rules
-            .admit(&path.parse().unwrap(), &headers)
+            .admit(&path.parse().unwrap(), &headers, None)
             .map_or_else(|error| error.code, |_| 200)
     }
 
@@ -325,7 +351,7 @@ mod tests {
             let mut headers = HeaderMap::new();
             headers.insert(AUTHORIZATION, "Bearer secret".parse().unwrap());
             headers.insert(name, "jane".parse().unwrap());
-            let refused = rules().admit(&"/api/v1/pods".parse().unwrap(), &headers);
+            let refused = rules().admit(&"/api/v1/pods".parse().unwrap(), &headers, None);
             let refused = refused.unwrap_err();
             assert_eq!(refused.code, 403, "{name}");
             assert!(refused.message.contains("--as"), "{}", refused.message);
@@ -338,7 +364,7 @@ mod tests {
         let admit = |path: &str| {
             let mut headers = HeaderMap::new();
             headers.insert(AUTHORIZATION, "Bearer secret".parse().unwrap());
-            rules.admit(&path.parse().unwrap(), &headers)
+            rules.admit(&path.parse().unwrap(), &headers, None)
         };
         let request = admit("/api/v1/pods").unwrap();
         let _watch = admit("/api/v1/pods?watch=1").unwrap();

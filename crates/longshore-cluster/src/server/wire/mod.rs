@@ -1,15 +1,16 @@
-//! The API over the wire: TLS on a local address, a token, and limits on what one client can hold.
+//! The API over the wire: TLS on a local address, users, and limits on what one client can hold.
 //!
-//! Clients pass `steady` (a connection that stalls is closed), `guard` (host, token, requests in
+//! Clients pass `steady` (a connection that stalls is closed), `guard` (host, user, requests in
 //! flight) and then the same service that in-process clients use.
 
+mod clients;
 mod credentials;
 mod files;
 mod guard;
 mod steady;
 
 use std::{
-    io,
+    fmt, io,
     net::{SocketAddr, TcpListener},
     path::{Path, PathBuf},
     sync::Arc,
@@ -31,14 +32,17 @@ use self::{
     guard::{Guard, Rules},
     steady::SteadyAcceptor,
 };
-use super::http::{body, service::ApiService};
+use super::{
+    auth::{self, KeyError},
+    http::{body, service::ApiService},
+};
 
 /// How a cluster is served over the wire.
 #[derive(Debug, Clone)]
 pub struct ServeConfig {
-    /// Where the certificate authority, the token and the kubeconfig are kept, and the authority of
-    /// the client certificate for webhooks (`webhook-client-ca.crt`). Made when missing; readable by
-    /// its owner only.
+    /// Where the certificate authority, the token and the kubeconfig are kept, the authority of the
+    /// client certificate for webhooks (`webhook-client-ca.crt`), and, for a cluster in memory, the key
+    /// of service account tokens (`sa.key`). Made when missing; readable by its owner only.
     pub directory: PathBuf,
     /// Where to listen; port 0 takes a free one.
     pub address: SocketAddr,
@@ -99,10 +103,8 @@ pub enum ServeError {
         /// The system's reason.
         source: io::Error,
     },
-    /// The kept certificate authority is not one.
-    #[error(
-        "expected a private key in PEM form in {path}: remove it to get a new certificate authority"
-    )]
+    /// The kept key of the certificate authority, or of service account tokens, is none.
+    #[error("expected a private key in PEM form in {path}: remove it to get a new one")]
     Authority {
         /// The file.
         path: PathBuf,
@@ -164,48 +166,110 @@ impl Drop for Serving {
     }
 }
 
-/// Serves the API until the returned value is stopped or dropped.
-pub(crate) fn serve(
+/// A cluster that has its address, and answers nobody yet: clients that connect wait. Dropping it lets go of the address.
+#[must_use]
+pub struct Listening {
+    service: ApiService,
+    listener: TcpListener,
+    address: SocketAddr,
+    limits: Limits,
+    credentials: Credentials,
+}
+
+impl fmt::Debug for Listening {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Listening")
+            .field("address", &self.address)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Listening {
+    /// Where the server will serve.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// The certificate of the server's authority, in PEM.
+    pub fn certificate_authority(&self) -> &str {
+        &self.credentials.authority
+    }
+
+    /// Serves the API until the returned value is stopped or dropped.
+    ///
+    /// Must be called inside a tokio runtime.
+    ///
+    /// # Errors
+    /// The address cannot be used.
+    pub fn serve(self) -> Result<Serving, ServeError> {
+        let Listening {
+            service,
+            listener,
+            address,
+            limits,
+            credentials,
+        } = self;
+        let closing = CancellationToken::new();
+        let rules = Rules::new(service.server(), address, limits, closing.clone());
+        let guard = Guard::new(service, Arc::new(rules));
+        let stack = CompressionLayer::new()
+            .compress_when(body::Compressible)
+            .layer(guard);
+
+        let handle = Handle::new();
+        let failed = |source| ServeError::Listen { address, source };
+        let tls = RustlsAcceptor::new(RustlsConfig::from_config(credentials.tls));
+        let mut server = axum_server::from_tcp(listener)
+            .map_err(failed)?
+            .acceptor(SteadyAcceptor::new(tls, credentials.clients, limits))
+            .handle(handle.clone());
+        tune(server.http_builder(), limits);
+        let task = tokio::spawn(server.serve(Shared::new(stack)));
+        Ok(Serving {
+            address,
+            kubeconfig: credentials.kubeconfig,
+            closing,
+            handle,
+            task,
+        })
+    }
+}
+
+/// Takes the address, and what the directory keeps.
+pub(crate) fn listen(
     service: ApiService,
     config: ServeConfig,
     webhook_client_authority: &str,
-) -> Result<Serving, ServeError> {
+) -> Result<Listening, ServeError> {
     let ServeConfig {
         directory,
         address,
         limits,
     } = config;
     let (listener, address) =
-        listen(address).map_err(|source| ServeError::Listen { address, source })?;
+        bind(address).map_err(|source| ServeError::Listen { address, source })?;
     let credentials = Credentials::open(&directory, address)?;
     let path = directory.join("webhook-client-ca.crt");
     files::write(&path, webhook_client_authority)?;
-    let closing = CancellationToken::new();
-    let rules = Rules::new(&credentials.token, address, limits, closing.clone());
-    let guard = Guard::new(service, Arc::new(rules));
-    let stack = CompressionLayer::new()
-        .compress_when(body::Compressible)
-        .layer(guard);
-
-    let handle = Handle::new();
-    let failed = |source| ServeError::Listen { address, source };
-    let tls = RustlsAcceptor::new(RustlsConfig::from_config(credentials.tls));
-    let mut server = axum_server::from_tcp(listener)
-        .map_err(failed)?
-        .acceptor(SteadyAcceptor::new(tls, limits))
-        .handle(handle.clone());
-    tune(server.http_builder(), limits);
-    let task = tokio::spawn(server.serve(Shared::new(stack)));
-    Ok(Serving {
+    let server = service.server();
+    let authentication = server.authentication();
+    authentication.add_admin(&credentials.token);
+    let path = auth::key_path(&directory);
+    let kept = authentication.keep_key(&directory);
+    kept.map_err(|error| match error {
+        KeyError::File(source) => files::failed("read or write", &path, source),
+        KeyError::Key(source) => ServeError::Authority { path, source },
+    })?;
+    Ok(Listening {
+        service,
+        listener,
         address,
-        kubeconfig: credentials.kubeconfig,
-        closing,
-        handle,
-        task,
+        limits,
+        credentials,
     })
 }
 
-fn listen(address: SocketAddr) -> io::Result<(TcpListener, SocketAddr)> {
+fn bind(address: SocketAddr) -> io::Result<(TcpListener, SocketAddr)> {
     let listener = TcpListener::bind(address)?;
     listener.set_nonblocking(true)?;
     let address = listener.local_addr()?;

@@ -21,19 +21,24 @@ use tokio::{
 };
 use tokio_rustls::server::TlsStream;
 
-use super::Limits;
+use super::{
+    Limits,
+    clients::{Certified, Clients},
+};
 
 /// Accepts a limited number of TLS connections and watches over their progress.
 #[derive(Debug, Clone)]
 pub(super) struct SteadyAcceptor {
     tls: RustlsAcceptor,
+    clients: Clients,
     connections: Arc<Semaphore>,
     patience: Duration,
 }
 
 impl SteadyAcceptor {
-    pub(super) fn new(tls: RustlsAcceptor, limits: Limits) -> SteadyAcceptor {
+    pub(super) fn new(tls: RustlsAcceptor, clients: Clients, limits: Limits) -> SteadyAcceptor {
         SteadyAcceptor {
+            clients,
             tls: tls.handshake_timeout(limits.patience),
             connections: Arc::new(Semaphore::new(limits.n_connections)),
             patience: limits.patience,
@@ -58,16 +63,20 @@ impl SteadyAcceptor {
 
 impl<S: Send + 'static> Accept<TcpStream, S> for SteadyAcceptor {
     type Stream = Steady<TlsStream<TcpStream>>;
-    type Service = S;
-    type Future = BoxFuture<'static, io::Result<(Self::Stream, S)>>;
+    type Service = Certified<S>;
+    type Future = BoxFuture<'static, io::Result<(Self::Stream, Certified<S>)>>;
 
     fn accept(&self, stream: TcpStream, service: S) -> Self::Future {
         let admitted = self.admit(&stream);
         let handshake = self.tls.accept(stream, service);
         let patience = self.patience;
+        let clients = self.clients.clone();
         async move {
             let permit = admitted?;
             let (stream, service) = handshake.await?;
+            let (_, connection) = stream.get_ref();
+            let certificate = clients.judge(connection.peer_certificates().unwrap_or_default());
+            let service = Certified::new(service, certificate);
             Ok((Steady::new(stream, patience, permit), service))
         }
         .boxed()

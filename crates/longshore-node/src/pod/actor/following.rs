@@ -3,7 +3,7 @@
 use kube::ResourceExt;
 
 use super::Actor;
-use crate::{env::HostFacts, followed::Told, sources, volumes};
+use crate::{clock, sources, volumes};
 
 impl Actor {
     /// Follows the objects of the volumes while containers run or may run again, and ends that otherwise.
@@ -13,11 +13,6 @@ impl Actor {
             return;
         }
         let client = &self.shared.client;
-        if self.sources.is_none() {
-            // An earlier node prepared the pod.
-            self.followers.read(client.clone(), self.pod.clone());
-            return;
-        }
         let namespace = self.pod.namespace().unwrap_or_default();
         for (kind, name) in sources::in_volumes(&self.pod) {
             let object = (kind, namespace.as_str(), name.as_str());
@@ -25,39 +20,14 @@ impl Actor {
         }
     }
 
-    /// Takes what a followed object is now.
-    pub(super) fn learn_followed(&mut self, told: Told) {
-        match told {
-            Told::Sources(sources) => self.sources = Some(sources),
-            Told::Object(kind, name, data) => {
-                if let Some(sources) = &mut self.sources {
-                    sources.insert(kind, &name, data);
-                }
-            }
-        }
-        self.refresh_volumes();
-    }
-
-    /// Brings the files of all volumes up to date, as far as they can be made: others stay as they are.
-    pub(super) fn refresh_volumes(&self) {
-        let Some(sources) = &self.sources else { return };
-        if self.local.stop.is_some() || !self.local.has_shim {
+    /// What a volume shows has changed: its content is to be read again.
+    pub(super) fn learn_change(&mut self) {
+        if !self.local.has_shim || !volumes::has_files(&self.pod) {
             return;
         }
-        let host = HostFacts {
-            pod_ip: self.pod_ip.to_string(),
-            ..self.shared.host.clone()
-        };
-        let store = volumes::Store {
-            pod_dir: &self.dir,
-            claims: &self.shared.config.root.join("volumes"),
-            pod: &self.pod,
-            sources,
-            host: &host,
-        };
-        if let Err(refusal) = volumes::refresh(&store) {
-            let why = refusal.message;
-            tracing::warn!(pod = %self.this.name, why, "a volume stays as it is");
-        }
+        let refresh = &mut self.local.refresh;
+        refresh.due_at = Some(clock::now());
+        // What is being read may be the content of before.
+        refresh.is_outdated = refresh.is_in_flight;
     }
 }

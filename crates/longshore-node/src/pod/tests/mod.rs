@@ -173,6 +173,12 @@ impl Case {
         self
     }
 
+    fn refreshing(mut self, due_at: i64, is_in_flight: bool) -> Self {
+        self.local.refresh.due_at = Some(t(due_at));
+        self.local.refresh.is_in_flight = is_in_flight;
+        self
+    }
+
     fn gone(mut self) -> Self {
         self.local.is_gone = true;
         self
@@ -217,6 +223,7 @@ fn short(plan: &Plan) -> String {
             Action::Prepare => "prepare".into(),
             Action::Start(id) => format!("start {id}"),
             Action::Stop(cause) => format!("stop {cause:?}"),
+            Action::Refresh => "refresh".into(),
             Action::PostStart(id) => format!("post-start {id}"),
             Action::End(id) => format!("end {id}"),
             Action::PreStop(id) => format!("pre-stop {id}"),

@@ -322,3 +322,40 @@ fn a_container_that_a_probe_gives_up_gets_its_grace() {
     let again = asked.exited("main", 0, 137, 1, 8).told();
     assert_eq!(again.next(8), "start main/1");
 }
+
+#[test]
+fn volumes_are_refreshed_when_that_is_due_and_once_at_a_time() {
+    let running = || pod("Never").prepared().running("main", 0, 1).told();
+    for (situation, case, now, expected) in [
+        ("not yet", running().refreshing(9, false), 8, "wake 9"),
+        ("due", running().refreshing(9, false), 9, "refresh"),
+        ("under way", running().refreshing(9, true), 20, ""),
+        (
+            "being stopped",
+            running()
+                .stopping(StopCause::Deleted, 5)
+                .told()
+                .refreshing(9, false),
+            9,
+            "refresh, wake 35",
+        ),
+        (
+            "not running yet",
+            pod("Never").refreshing(0, false),
+            1,
+            "prepare",
+        ),
+        (
+            "over",
+            pod("Never")
+                .prepared()
+                .exited("main", 0, 0, 1, 2)
+                .told()
+                .refreshing(9, false),
+            9,
+            "release",
+        ),
+    ] {
+        assert_eq!(case.next(now), expected, "{situation}");
+    }
+}
