@@ -126,7 +126,8 @@ async fn a_pre_stop_hook_has_no_more_than_the_grace_of_its_pod() {
     let node = rig.start().await;
     let mut spec = script("sleep 600");
     spec["terminationGracePeriodSeconds"] = json!(1);
-    spec["containers"][0]["lifecycle"] = json!({"preStop": {"sleep": {"seconds": 600}}});
+    spec["containers"][0]["lifecycle"] =
+        json!({"preStop": {"exec": {"command": ["sleep", "600"]}}});
     rig.run("slow", spec).await;
     rig.until_phase("slow", "Running").await;
     rig.delete("slow").await;
