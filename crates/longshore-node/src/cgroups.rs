@@ -159,4 +159,19 @@ mod tests {
             assert_eq!(at, expected.map(|_| "/c/longshore-u-main".into()));
         }
     }
+
+    #[test]
+    fn a_cgroup_that_was_left_is_removed_and_one_in_use_stays() {
+        let base = tempfile::tempdir().unwrap();
+        let cgroups = Cgroups {
+            base: base.path().to_owned(),
+        };
+        let [left, used] = ["left", "used"].map(|name| cgroups.of("u", name));
+        fs::create_dir_all(&left).unwrap();
+        fs::create_dir_all(used.join("child")).unwrap();
+        for name in ["left", "used", "none"] {
+            cgroups.forget("u", name);
+        }
+        assert!(!left.exists() && used.exists());
+    }
 }

@@ -463,6 +463,10 @@ impl Actor {
         if self.shared.config.logs == LogsLifetime::UntilPodDeleted {
             drop(std::fs::remove_dir_all(self.shared.logs_dir(&self.this)));
         }
+        if let Some(cgroups) = &self.shared.cgroups {
+            let containers = self.desired.containers();
+            containers.for_each(|c| cgroups.forget(&self.this.uid, &c.name));
+        }
         let result = directory::remove(&self.dir, &self.this.uid);
         if let Err(error) = result {
             tracing::warn!(pod = %self.this.name, %error, "cannot remove the directory of a pod");
