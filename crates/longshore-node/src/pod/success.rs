@@ -140,6 +140,47 @@ mod tests {
         }
     }
 
+    /// A pod whose program has succeeded, and whose sidecar was stopped after that.
+    #[test]
+    fn a_sidecar_that_was_stopped_makes_no_success_a_failure() {
+        let dir = tempfile::tempdir().unwrap();
+        let pod: Pod = serde_json::from_value(json!({
+            "metadata": {"name": "p", "namespace": "n", "uid": "u"},
+            "spec": {
+                "restartPolicy": "Never",
+                "initContainers": [{"name": "side", "restartPolicy": "Always"}],
+                "containers": [{"name": "base"}],
+            },
+        }))
+        .unwrap();
+        directory::remember(dir.path(), &pod, t(0)).unwrap();
+        for (container, code, finished_at) in [("base", 0, 5), ("side", 143, 7)] {
+            let id = AttemptId {
+                container: container.into(),
+                attempt: 0,
+            };
+            std::fs::create_dir_all(attempt_dir(dir.path(), &id)).unwrap();
+            let exit = Exit {
+                finished_at: t(finished_at),
+                ..exit(code)
+            };
+            let record = Record {
+                exit: Some(exit),
+                ..Record::new(id, boot_id())
+            };
+            record.begin(dir.path()).unwrap();
+        }
+        let stop = BegunStop {
+            cause: StopCause::Completed,
+            since: t(6),
+            asked: std::collections::BTreeSet::new(),
+        };
+        directory::remember_stop(dir.path(), &stop).unwrap();
+        let recalled = recall(dir.path(), t(10)).unwrap().unwrap();
+        let status = recalled.status.unwrap();
+        assert_eq!(status.phase.as_deref(), Some("Succeeded"));
+    }
+
     #[test]
     fn a_success_has_the_status_that_its_node_would_have_told() {
         let pod = recalled(Some(exit(0)), false, None).unwrap();

@@ -2,8 +2,8 @@
 
 use serde_json::json;
 
-use super::{Ending, StopCause, id, pod, t};
-use crate::probes::Kind;
+use super::{Ending, Preparation, StopCause, id, pod, t};
+use crate::{pod::decide::prepare_wait, probes::Kind, refusal::Refusal};
 
 #[test]
 #[expect(clippy::too_many_lines, reason = "one row per situation")]
@@ -358,4 +358,26 @@ fn volumes_are_refreshed_when_that_is_due_and_once_at_a_time() {
     ] {
         assert_eq!(case.next(now), expected, "{situation}");
     }
+}
+
+#[test]
+fn an_image_is_tried_again_as_a_kubelet_pulls_again() {
+    let refusal = Refusal::image("main", "no entry");
+    let waits: Vec<u64> = (1..8)
+        .map(|n| prepare_wait(&refusal, n).as_secs())
+        .collect();
+    assert_eq!(waits, [10, 20, 40, 80, 160, 300, 300]);
+    assert_eq!(prepare_wait(&Refusal::pod("no"), 1).as_secs(), 1);
+    let mut case = pod("Never");
+    case.local.preparation = Preparation::Failed {
+        refusal,
+        n_failures: 1,
+        since: t(0),
+        again_at: Some(t(10)),
+    };
+    let told = case.told();
+    // First the reason turns, then the node tries again.
+    assert_eq!(told.next(0), "wake 1");
+    assert_eq!(told.next(1), "publish Pending, wake 10");
+    assert!(told.next(10).starts_with("prepare"));
 }
