@@ -11,9 +11,11 @@
 
 mod addresses;
 mod api_server;
+mod cgroups;
 mod clock;
 mod config;
 mod env;
+mod followed;
 pub mod images;
 mod left_behind;
 mod log_book;

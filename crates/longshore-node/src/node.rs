@@ -28,8 +28,10 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{
     addresses::Addresses,
+    cgroups::Cgroups,
     config::{LogsLifetime, NodeConfig, PodsLifetime},
     env::HostFacts,
+    followed::Followed,
     left_behind,
     log_book::{AttemptWatch, LogBook},
     logs::{self, LogError, LogOptions},
@@ -37,6 +39,7 @@ use crate::{
         actor::{Actor, News},
         directory,
         publish::PodRef,
+        security::Powers,
     },
     private_dir,
     profile::{self, Profile},
@@ -74,6 +77,12 @@ pub(crate) struct Shared {
     pub(crate) client: Client,
     pub(crate) profile: Profile,
     pub(crate) host: HostFacts,
+    /// What the node may give to containers.
+    pub(crate) powers: Powers,
+    /// Where memory limits can be set, if they can.
+    pub(crate) cgroups: Option<Cgroups>,
+    /// The objects that volumes of running pods show.
+    pub(crate) followed: Arc<Followed>,
     starts: Arc<Semaphore>,
     recorder: Recorder,
     addresses: Addresses,
@@ -219,7 +228,13 @@ impl Node {
             pod_ip: HOST_IP.to_string(),
             allocatable: register::allocatable(&config),
         };
+        let cgroups = Cgroups::find()
+            .inspect_err(|why| tracing::info!(%why, "memory limits of containers are not enforced"))
+            .ok();
         let shared = Shared {
+            powers: Powers::of_this_process(profile),
+            cgroups,
+            followed: Arc::default(),
             starts: Arc::new(Semaphore::new(config.n_concurrent_starts.max(1))),
             recorder: Recorder::new(client.clone(), reporter),
             addresses: Addresses::default(),
@@ -239,6 +254,12 @@ impl Node {
     #[must_use]
     pub fn profile(&self) -> Profile {
         self.shared.profile
+    }
+
+    /// Whether memory limits of containers are enforced.
+    #[must_use]
+    pub fn limits_memory(&self) -> bool {
+        self.shared.cgroups.is_some()
     }
 
     /// Runs pods until `shutdown`.

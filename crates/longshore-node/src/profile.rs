@@ -31,10 +31,10 @@ impl Profile {
     pub fn what_is_lost(self) -> &'static str {
         match self {
             Self::Full => {
-                "Pods share the host's network, and limits of processor and memory are not enforced."
+                "Pods share the host's network, and limits of processor are not enforced."
             }
             Self::User => {
-                "Pods share the host's network, limits of processor and memory are not enforced, each container \
+                "Pods share the host's network, limits of processor are not enforced, each container \
                  has a single user, and host directories that cannot be layered are read-only."
             }
             Self::None => {

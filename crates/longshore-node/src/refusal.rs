@@ -1,15 +1,18 @@
 //! Why a pod does not start, in Kubernetes' words.
 
-use std::io;
+use std::{io, time::Duration};
 
+use jiff::Timestamp;
 use serde_json::{Value, json};
 
 /// `state.waiting.reason`: the container can never be made as it is written, or not now.
 pub(crate) const REASON_CONFIG_ERROR: &str = "CreateContainerConfigError";
 /// `state.waiting.reason`: the image map has no entry for the image.
 const REASON_IMAGE: &str = "ErrImagePull";
-/// `state.waiting.reason`: the same, before every other try.
+/// `state.waiting.reason`: the same, soon after the failure and until the next try.
 const REASON_IMAGE_AGAIN: &str = "ImagePullBackOff";
+/// How long a status says what is wrong with an image before it says that the node backs off.
+const IMAGE_ERROR_SHOWN: Duration = Duration::from_secs(1);
 /// `state.waiting.reason`: on the way, or held up by something outside of the container.
 pub(crate) const REASON_CREATING: &str = "ContainerCreating";
 
@@ -72,10 +75,22 @@ impl Refusal {
         }
     }
 
-    /// `state.waiting` after this many tries. Kubelets give the two reasons for a missing image in turns: some clients judge
-    /// by the first one, others by how long the second one lasts.
-    pub(crate) fn waiting(&self, n_failures: u32) -> Value {
-        if self.reason == REASON_IMAGE && n_failures.is_multiple_of(2) {
+    /// Whether an image has no meaning here: the node tries again as a kubelet pulls again.
+    pub(crate) fn is_of_image(&self) -> bool {
+        self.reason == REASON_IMAGE
+    }
+
+    /// When the waiting reason of a refusal of that time turns into another one.
+    pub(crate) fn turns_at(&self, since: Timestamp) -> Option<Timestamp> {
+        self.is_of_image()
+            .then(|| since.checked_add(IMAGE_ERROR_SHOWN).ok())
+            .flatten()
+    }
+
+    /// `state.waiting` of a refusal of that time. As a kubelet: some clients judge by the first reason of a missing image,
+    /// others by how long the second one lasts.
+    pub(crate) fn waiting(&self, since: Timestamp, now: Timestamp) -> Value {
+        if self.turns_at(since).is_some_and(|at| at <= now) {
             let message = format!("Back-off pulling image: {REASON_IMAGE}: {}", self.message);
             return json!({"reason": REASON_IMAGE_AGAIN, "message": message});
         }
@@ -119,19 +134,27 @@ mod tests {
         let image = Refusal::image("main", "no entry");
         let wrong = Refusal::config("main", "no key");
         let table = [
-            (&image, 1, "ErrImagePull", "no entry"),
+            (&image, 0, "ErrImagePull", "no entry"),
             (
                 &image,
-                2,
+                1,
                 "ImagePullBackOff",
                 "Back-off pulling image: ErrImagePull: no entry",
             ),
-            (&image, 3, "ErrImagePull", "no entry"),
-            (&wrong, 2, "CreateContainerConfigError", "no key"),
+            (
+                &image,
+                300,
+                "ImagePullBackOff",
+                "Back-off pulling image: ErrImagePull: no entry",
+            ),
+            (&wrong, 0, "CreateContainerConfigError", "no key"),
+            (&wrong, 300, "CreateContainerConfigError", "no key"),
         ];
-        for (refusal, n_failures, reason, message) in table {
+        let since = Timestamp::UNIX_EPOCH;
+        for (refusal, seconds, reason, message) in table {
+            let now = since + jiff::SignedDuration::from_secs(seconds);
             let expected = json!({"reason": reason, "message": message});
-            assert_eq!(refusal.waiting(n_failures), expected);
+            assert_eq!(refusal.waiting(since, now), expected);
         }
     }
 }

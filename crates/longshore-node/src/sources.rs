@@ -180,7 +180,7 @@ fn secret_data(secret: Secret) -> Data {
 
 /// Every object that variables and volumes take values from.
 fn references(pod: &Pod) -> BTreeSet<(Kind, String)> {
-    let mut all = BTreeSet::new();
+    let mut all = in_volumes(pod);
     let Some(spec) = &pod.spec else { return all };
     let mut add = |kind, name: &str| {
         all.insert((kind, name.to_owned()));
@@ -213,6 +213,16 @@ fn references(pod: &Pod) -> BTreeSet<(Kind, String)> {
                 .for_each(|r| add(Kind::Secret, &r.name));
         }
     }
+    all
+}
+
+/// Every object that volumes take values from.
+pub(crate) fn in_volumes(pod: &Pod) -> BTreeSet<(Kind, String)> {
+    let mut all = BTreeSet::new();
+    let Some(spec) = &pod.spec else { return all };
+    let mut add = |kind, name: &str| {
+        all.insert((kind, name.to_owned()));
+    };
     for volume in spec.volumes.iter().flatten() {
         volume
             .config_map

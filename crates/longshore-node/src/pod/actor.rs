@@ -1,7 +1,9 @@
 //! The life of one pod on this node: collect facts, decide, do it, wait for the next fact.
 
+mod following;
 mod probing;
 mod refreshing;
+mod stopping;
 
 use std::{collections::BTreeMap, net::Ipv4Addr, path::PathBuf, sync::Arc, time::Duration};
 
@@ -16,9 +18,10 @@ use tokio_util::sync::CancellationToken;
 
 use super::{
     adopt::adopt,
-    decide::{Action, PREPARE_AGAIN, decide},
+    decide::{Action, decide, prepare_wait},
     directory,
-    model::{AttemptState, BegunStop, Desired, Local, Preparation, Stop, StopCause},
+    hooks::{Ended as HookEnded, Hooks},
+    model::{AttemptState, Desired, Local, Preparation},
     publish::{Outcome, PodRef},
     resolve::{Resolved, Specs, resolve},
     shim_link::ShimLink,
@@ -27,6 +30,7 @@ use super::{
 use crate::{
     clock,
     config::{EventVolume, LogsLifetime, PodsLifetime},
+    followed::Followers,
     images::unmapped_note,
     log_book::{ContainerLog, LogBook},
     node::Shared,
@@ -51,7 +55,10 @@ enum Fact {
     News,
     Report(Report),
     Probed(ProbeOutcome),
+    Hooked(HookEnded),
     ShimGone,
+    /// An object of a volume has changed.
+    Changed,
     Prepared(Result<Resolved, Refusal>, OwnedSemaphorePermit),
     Refreshed(Result<(Tokens, Vec<Refusal>), Refusal>),
     Published(serde_json::Value, Outcome),
@@ -86,6 +93,8 @@ pub(crate) struct Actor {
     book: watch::Sender<LogBook>,
     pod_ip: Ipv4Addr,
     probers: Probers,
+    hooks: Hooks,
+    followers: Followers,
 }
 
 impl Actor {
@@ -108,6 +117,8 @@ impl Actor {
         let mut actor = Self {
             pod_ip,
             probers: Probers::new(),
+            hooks: Hooks::new(),
+            followers: Followers::new(),
             this,
             dir,
             news,
@@ -160,6 +171,7 @@ impl Actor {
             self.update_book();
             if plan.actions.is_empty() {
                 self.sync_probers();
+                self.sync_followers();
                 return (Turn::Again, plan.wake_at);
             }
             tracing::debug!(pod = %self.this.name, actions = ?plan.actions, "pod plan");
@@ -188,6 +200,8 @@ impl Actor {
             report = next_report(&mut self.link) => report.map_or(Fact::ShimGone, Fact::Report),
             Some(fact) = self.work.next() => fact,
             outcome = self.probers.next() => Fact::Probed(outcome),
+            ended = self.hooks.next() => Fact::Hooked(ended),
+            () = self.followers.next() => Fact::Changed,
             () = sleep(wait) => Fact::Time,
         }
     }
@@ -197,6 +211,8 @@ impl Actor {
             Fact::News => self.learn_news(),
             Fact::Report(report) => self.learn_report(report),
             Fact::Probed(outcome) => self.learn_probe(outcome),
+            Fact::Hooked(ended) => self.learn_hook(ended),
+            Fact::Changed => self.learn_change(),
             Fact::ShimGone => self.learn_shim_is_gone(),
             Fact::Prepared(result, permit) => self.learn_prepared(result, permit),
             Fact::Refreshed(result) => self.learn_refreshed(result),
@@ -218,8 +234,16 @@ impl Actor {
         let news = self.news.borrow_and_update().clone();
         match news {
             News::Present(pod) => {
+                let shown = |pod: &Pod| {
+                    let meta = &pod.metadata;
+                    (meta.labels.clone(), meta.annotations.clone())
+                };
+                let has_changed = shown(&pod) != shown(&self.pod);
                 self.desired = Desired::of(&pod);
                 self.pod = pod;
+                if has_changed {
+                    self.learn_change();
+                }
             }
             News::Gone => self.local.is_gone = true,
         }
@@ -244,7 +268,7 @@ impl Actor {
                     return;
                 }
                 self.local.health.remove(&id);
-                self.local.ending.remove(&id);
+                self.forget_end(&id);
                 tracing::debug!(pod = %self.this.name, attempt = %id, code = exit.code, "container ended");
                 if exit.reason == ExitReason::StartError {
                     self.announce(EventType::Warning, "Failed", exit.message);
@@ -298,13 +322,12 @@ impl Actor {
         if !is_known {
             self.announce(EventType::Warning, refusal.event, refusal.message.clone());
         }
-        let n_failures = n_before.saturating_add(1);
-        let again_at = clock::now()
-            .checked_add(PREPARE_AGAIN.wait(n_failures))
-            .ok();
+        let (n_failures, since) = (n_before.saturating_add(1), clock::now());
+        let again_at = since.checked_add(prepare_wait(&refusal, n_failures)).ok();
         self.local.preparation = Preparation::Failed {
             refusal,
             n_failures,
+            since,
             again_at,
         };
     }
@@ -364,8 +387,11 @@ impl Actor {
             Action::Prepare => self.prepare(),
             Action::Start(id) => self.start(id).await,
             Action::Refresh => self.refresh(),
-            Action::Stop(cause) => self.stop(cause, now).await,
-            Action::End(id) => self.end(id, now).await,
+            Action::Stop(cause) => self.stop(cause, now),
+            Action::End(id) => self.end(id, now),
+            Action::PostStart(id) => self.post_start(id),
+            Action::PreStop(id) => self.pre_stop(id),
+            Action::Ask(id) => self.ask(id, now).await,
             Action::KillOne(id) => self.kill_one(id).await,
             Action::Kill => self.kill(now).await,
             Action::Publish(status) => {
@@ -429,54 +455,6 @@ impl Actor {
         .await;
     }
 
-    async fn stop(&mut self, cause: StopCause, now: Timestamp) {
-        let live: Vec<_> = self.local.live().collect();
-        let begun = self.local.begun_stop.take().filter(|begun| begun.is_asked);
-        let since = begun.map_or(now, |begun| begun.since);
-        self.local.stop = Some(Stop {
-            cause,
-            since,
-            is_killed: false,
-        });
-        if live.is_empty() || begun.is_some() {
-            return;
-        }
-        let mut begun = BegunStop {
-            cause,
-            since,
-            is_asked: false,
-        };
-        self.remember(&begun);
-        let note = format!("Stopping container {}", names(&live));
-        self.announce(EventType::Normal, "Killing", note);
-        for id in live {
-            let wish = self.desired.containers().find(|c| c.name == id.container);
-            let signal = wish.map_or(nix::libc::SIGTERM, |c| c.stop_signal);
-            self.send(Command::Signal { id, signal }).await;
-        }
-        begun.is_asked = true;
-        self.remember(&begun);
-    }
-
-    fn remember(&self, begun: &BegunStop) {
-        if let Err(error) = directory::remember_stop(&self.dir, begun) {
-            // A full disk must not keep a pod alive: a node that comes back then begins the grace anew.
-            tracing::warn!(pod = %self.this.name, %error, "cannot remember that a pod is being stopped");
-        }
-    }
-
-    async fn kill(&mut self, now: Timestamp) {
-        let stop = Stop {
-            cause: StopCause::Over,
-            since: now,
-            is_killed: true,
-        };
-        self.local.stop.get_or_insert(stop).is_killed = true;
-        for id in self.local.live().collect::<Vec<_>>() {
-            self.send(Command::Kill { id }).await;
-        }
-    }
-
     async fn send(&mut self, command: Command) {
         if let Some(link) = &mut self.link {
             link.send(&command).await;
@@ -503,6 +481,10 @@ impl Actor {
         while self.work.next().await.is_some() {}
         if self.shared.config.logs == LogsLifetime::UntilPodDeleted {
             drop(std::fs::remove_dir_all(self.shared.logs_dir(&self.this)));
+        }
+        if let Some(cgroups) = &self.shared.cgroups {
+            let containers = self.desired.containers();
+            containers.for_each(|c| cgroups.forget(&self.this.uid, &c.name));
         }
         let result = directory::remove(&self.dir, &self.this.uid);
         if let Err(error) = result {
@@ -563,11 +545,4 @@ async fn sleep(wait: Option<Duration>) {
         Some(wait) => tokio::time::sleep(wait + Duration::from_millis(1)).await,
         None => std::future::pending().await,
     }
-}
-
-fn names(live: &[AttemptId]) -> String {
-    live.iter()
-        .map(|id| id.container.as_str())
-        .collect::<Vec<_>>()
-        .join(", ")
 }

@@ -65,6 +65,7 @@ fn last_end(container: &ContainerStatus) -> Option<Exit> {
         .or(container.last_state.clone().and_then(|s| s.terminated))?;
     let reason = match ended.reason.as_deref() {
         Some("Completed") => ExitReason::Completed,
+        Some("OOMKilled") => ExitReason::OomKilled,
         Some("StartError") => ExitReason::StartError,
         _ => ExitReason::Error,
     };

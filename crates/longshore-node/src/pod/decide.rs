@@ -7,9 +7,13 @@ use longshore_k8s::Backoff;
 use serde_json::Value;
 
 use super::model::{
-    Attempt, AttemptState, ContainerWish, Desired, Local, Preparation, RestartPolicy, StopCause,
+    Attempt, AttemptState, ContainerWish, Desired, Ending, HookState, Local, Preparation,
+    RestartPolicy, StopCause,
 };
-use crate::shim::protocol::{AttemptId, Exit};
+use crate::{
+    refusal::Refusal,
+    shim::protocol::{AttemptId, Exit},
+};
 
 /// Kubernetes' back-off of crashing containers; the first restart is immediate.
 const CRASH_LOOP: Backoff = Backoff {
@@ -19,10 +23,17 @@ const CRASH_LOOP: Backoff = Backoff {
 /// A container that ran this long starts with a clean slate.
 const CRASH_LOOP_RESET: Duration = Duration::from_secs(600);
 /// How long to wait before trying again what a pod needs and does not get.
-pub(crate) const PREPARE_AGAIN: Backoff = Backoff {
+const PREPARE_AGAIN: Backoff = Backoff {
     first: Duration::from_secs(1),
     max: Duration::from_secs(60),
 };
+/// A kubelet's back-off between the pulls of an image.
+const IMAGE_AGAIN: Backoff = Backoff {
+    first: Duration::from_secs(10),
+    max: Duration::from_secs(300),
+};
+/// As a kubelet: however much of the grace a hook has used up, a program has this time after its stop signal.
+const LEAST_GRACE: Duration = Duration::from_secs(2);
 /// A pod that ends within this time costs one status write less.
 const QUIET_START: Duration = Duration::from_millis(20);
 
@@ -33,12 +44,18 @@ pub(crate) enum Action {
     Prepare,
     /// Have the shim start an attempt.
     Start(AttemptId),
+    /// Run the postStart hook of a run.
+    PostStart(AttemptId),
     /// Read what the pod refers to again, and bring its volumes up to date.
     Refresh,
-    /// Ask every container to end.
+    /// Begin to end all containers.
     Stop(StopCause),
-    /// Ask one container to end, because a probe has given it up.
+    /// Begin to end one container: a probe has given it up, its postStart hook has failed, or the pod is being stopped.
     End(AttemptId),
+    /// Run the preStop hook of a run.
+    PreStop(AttemptId),
+    /// Send one container its stop signal.
+    Ask(AttemptId),
     /// End one container that did not end by itself.
     KillOne(AttemptId),
     /// End every container.
@@ -65,6 +82,8 @@ pub(crate) struct Plan {
 pub(crate) enum Outlook {
     /// Nothing runs and nothing will.
     Over(Final),
+    /// It has come to this end, and sidecars still run.
+    Finish(Final),
     /// These attempts are due.
     Start(Vec<AttemptId>),
     /// Something runs, or will at this time.
@@ -96,6 +115,7 @@ pub(crate) fn decide(desired: &Desired, local: &Local, status: &Value, now: Time
         Some(cause) if local.stop.is_none() => plan.actions.push(Action::Stop(cause)),
         Some(_) => decide_stopping(desired, local, now, &mut plan),
         None => {
+            decide_post_starts(desired, local, &mut plan);
             decide_doomed(desired, local, now, &mut plan);
             decide_running(desired, local, &outlook, now, &mut plan);
         }
@@ -147,9 +167,14 @@ fn stop_cause(desired: &Desired, local: &Local, now: Timestamp) -> Option<StopCa
     if desired.is_over {
         return Some(StopCause::Over);
     }
-    let is_over = matches!(outlook(desired, local, now), Outlook::Over(_));
-    let deadline = deadline(desired, local).filter(|at| *at <= now && !is_over);
-    deadline.map(|_| StopCause::DeadlineExceeded)
+    match outlook(desired, local, now) {
+        Outlook::Over(_) => None,
+        Outlook::Finish(_) => Some(StopCause::Completed),
+        Outlook::Start(_) | Outlook::Wait(_) => {
+            let deadline = deadline(desired, local).filter(|at| *at <= now);
+            deadline.map(|_| StopCause::DeadlineExceeded)
+        }
+    }
 }
 
 fn deadline(desired: &Desired, local: &Local) -> Option<Timestamp> {
@@ -159,43 +184,105 @@ fn deadline(desired: &Desired, local: &Local) -> Option<Timestamp> {
 }
 
 fn decide_stopping(desired: &Desired, local: &Local, now: Timestamp, plan: &mut Plan) {
-    let Some(stop) = local.stop.as_ref().filter(|stop| !stop.is_killed) else {
-        return;
-    };
-    if local.live().next().is_none() {
+    if local.stop.as_ref().is_none_or(|stop| stop.is_killed) {
         return;
     }
     // A second deletion may shorten the grace.
-    let kill_at = later(stop.since, desired.deletion.unwrap_or(desired.grace));
-    if kill_at <= now {
-        plan.actions.push(Action::Kill);
-    } else {
-        wake(plan, kill_at);
+    let grace = desired.deletion.unwrap_or(desired.grace);
+    for id in local.live() {
+        let has_turn = has_turn(desired, local, &id);
+        decide_end(desired, local, (id, grace, has_turn), now, plan);
     }
 }
 
-/// Containers that a probe has given up get their grace, then they are killed.
-fn decide_doomed(desired: &Desired, local: &Local, now: Timestamp, plan: &mut Plan) {
+/// Whether a container may get its stop signal now: sidecars come after the main containers, the last one first.
+fn has_turn(desired: &Desired, local: &Local, id: &AttemptId) -> bool {
+    let lasting: Vec<&ContainerWish> = desired.lasting().collect();
+    let place = lasting.iter().position(|c| c.name == id.container);
+    let Some(place) = place.filter(|at| lasting.get(*at).is_some_and(|c| c.is_sidecar)) else {
+        return true;
+    };
+    let waits_for = |other: &AttemptId| {
+        let mut later = lasting.iter().skip(place + 1);
+        later.any(|c| c.name == other.container)
+    };
+    !local.live().any(|other| waits_for(&other))
+}
+
+/// A run counts as running only after its postStart hook.
+fn decide_post_starts(desired: &Desired, local: &Local, plan: &mut Plan) {
     for id in local.live() {
-        let Some((kind, _)) = local.health.get(&id).and_then(|health| health.doom) else {
-            continue;
-        };
-        let Some(ending) = local.ending.get(&id) else {
-            plan.actions.push(Action::End(id));
-            continue;
-        };
-        let wish = desired.main.iter().find(|c| c.name == id.container);
-        let grace = wish.and_then(|c| c.probes.get(kind)?.grace);
-        let kill_at = later(ending.since, grace.unwrap_or(desired.grace));
-        if ending.is_killed {
-            continue;
-        }
-        if kill_at <= now {
-            plan.actions.push(Action::KillOne(id));
-        } else {
-            wake(plan, kill_at);
+        let wish = desired.find(&id.container);
+        let is_due = wish.is_some_and(|c| c.post_start.is_some())
+            && !local.post_start.contains_key(&id)
+            && is_running(local, &id);
+        if is_due {
+            plan.actions.push(Action::PostStart(id));
         }
     }
+}
+
+fn is_running(local: &Local, id: &AttemptId) -> bool {
+    let mut attempts = local.attempts_of(&id.container).iter();
+    attempts.any(|a| a.number == id.attempt && matches!(a.state, AttemptState::Running(_)))
+}
+
+/// Containers that a probe has given up, or whose postStart hook has failed, get their grace, then they are killed.
+fn decide_doomed(desired: &Desired, local: &Local, now: Timestamp, plan: &mut Plan) {
+    for id in local.live() {
+        let doom = local.health.get(&id).and_then(|health| health.doom);
+        let has_failed_hook = local.post_start.get(&id) == Some(&HookState::Failed);
+        if doom.is_none() && !has_failed_hook {
+            continue;
+        }
+        let of_probe =
+            doom.and_then(|(kind, _)| desired.find(&id.container)?.probes.get(kind)?.grace);
+        let grace = of_probe.unwrap_or(desired.grace);
+        decide_end(desired, local, (id, grace, true), now, plan);
+    }
+}
+
+/// The next step to the end of one container, whose turn it may be to get its stop signal.
+fn decide_end(
+    desired: &Desired,
+    local: &Local,
+    (id, grace, has_turn): (AttemptId, Duration, bool),
+    now: Timestamp,
+    plan: &mut Plan,
+) {
+    let Some(ending) = local.ending.get(&id) else {
+        plan.actions.push(Action::End(id));
+        return;
+    };
+    let over_at = later(ending.since, grace);
+    let wish = desired.find(&id.container);
+    let has_hook = wish.is_some_and(|c| c.pre_stop.is_some()) && is_running(local, &id);
+    let next = match (ending.asked_at, ending.hook) {
+        _ if ending.is_killed => return,
+        (Some(asked_at), _) => {
+            let kill_at = kill_at(ending, asked_at, over_at);
+            (kill_at <= now).then(|| Action::KillOne(id)).ok_or(kill_at)
+        }
+        (None, _) if over_at <= now => Ok(Action::Ask(id)),
+        (None, None) if has_hook => Ok(Action::PreStop(id)),
+        (None, Some(HookState::Running)) => Err(over_at),
+        (None, None | Some(HookState::Done | HookState::Failed)) => {
+            has_turn.then(|| Action::Ask(id)).ok_or(over_at)
+        }
+    };
+    match next {
+        Ok(action) => plan.actions.push(action),
+        Err(at) => wake(plan, at),
+    }
+}
+
+/// When a container is killed that got its stop signal then. As a kubelet, whole seconds count.
+fn kill_at(ending: &Ending, asked_at: Timestamp, over_at: Timestamp) -> Timestamp {
+    let used = asked_at.duration_since(ending.since).as_secs();
+    if used == 0 {
+        return over_at;
+    }
+    over_at.max(later(asked_at, LEAST_GRACE))
 }
 
 fn decide_running(
@@ -212,7 +299,7 @@ fn decide_running(
         wake(plan, at);
     }
     match outlook {
-        Outlook::Over(_) | Outlook::Wait(None) => {}
+        Outlook::Over(_) | Outlook::Finish(_) | Outlook::Wait(None) => {}
         Outlook::Wait(Some(at)) => wake(plan, *at),
         Outlook::Start(due) => match &local.preparation {
             Preparation::Ready => plan.actions.extend(due.iter().cloned().map(Action::Start)),
@@ -224,10 +311,28 @@ fn decide_running(
                 plan.actions.push(Action::Prepare);
             }
             Preparation::Failed {
-                again_at: Some(at), ..
-            } => wake(plan, *at),
+                again_at: Some(at),
+                refusal,
+                since,
+                ..
+            } => {
+                wake(plan, *at);
+                if let Some(turns_at) = refusal.turns_at(*since).filter(|at| *at > now) {
+                    wake(plan, turns_at);
+                }
+            }
         },
     }
+}
+
+/// How long a pod waits after this many refusals in a row.
+pub(crate) fn prepare_wait(refusal: &Refusal, n_failures: u32) -> Duration {
+    let backoff = if refusal.is_of_image() {
+        IMAGE_AGAIN
+    } else {
+        PREPARE_AGAIN
+    };
+    backoff.wait(n_failures)
 }
 
 /// Tokens are renewed also while containers are being stopped: their last words may need one.
@@ -292,32 +397,67 @@ pub(crate) fn outlook(desired: &Desired, local: &Local, now: Timestamp) -> Outlo
             None => Outlook::Over(final_of_stopped(desired, local)),
         };
     }
+    let mut course = Course::default();
+    // An init container begins when those before it are done or, as sidecars, have come up. What has begun goes on.
+    let mut may_begin = true;
     for container in &desired.init {
+        if !may_begin && local.last(&container.name).is_none() {
+            continue;
+        }
         match prospect(container, desired, local, now) {
             Prospect::Done(exit) if exit.is_success() => {}
-            Prospect::Done(_) => return Outlook::Over(Final::Failed),
-            Prospect::Due(id) => return Outlook::Start(vec![id]),
-            Prospect::At(at) => return Outlook::Wait(Some(at)),
-            Prospect::Live => return Outlook::Wait(None),
+            Prospect::Done(_) => return finished(local, Final::Failed),
+            Prospect::Live => may_begin &= container.is_sidecar && local.has_started(container),
+            waiting @ (Prospect::Due(_) | Prospect::At(_)) => {
+                may_begin = false;
+                course.take(waiting);
+            }
         }
     }
-    let (mut due, mut next, mut n_live, mut has_failed) = (Vec::new(), None, 0, false);
+    let (mut is_open, mut has_failed) = (false, false);
     for container in &desired.main {
+        if !may_begin && local.last(&container.name).is_none() {
+            is_open = true;
+            continue;
+        }
         match prospect(container, desired, local, now) {
             Prospect::Done(exit) => has_failed |= !exit.is_success(),
-            Prospect::Due(id) => due.push(id),
-            Prospect::At(at) => next = Some(next.map_or(at, |n: Timestamp| n.min(at))),
-            Prospect::Live => n_live += 1,
+            open @ (Prospect::Due(_) | Prospect::At(_) | Prospect::Live) => {
+                is_open = true;
+                course.take(open);
+            }
         }
     }
-    match (due.is_empty(), next, n_live) {
-        (false, _, _) => Outlook::Start(due),
-        (true, None, 0) => Outlook::Over(if has_failed {
-            Final::Failed
-        } else {
-            Final::Succeeded
-        }),
-        (true, next, _) => Outlook::Wait(next),
+    match (is_open, has_failed) {
+        (false, true) => finished(local, Final::Failed),
+        (false, false) => finished(local, Final::Succeeded),
+        (true, _) if course.due.is_empty() => Outlook::Wait(course.next),
+        (true, _) => Outlook::Start(course.due),
+    }
+}
+
+/// What is due, and when something will be.
+#[derive(Default)]
+struct Course {
+    due: Vec<AttemptId>,
+    next: Option<Timestamp>,
+}
+
+impl Course {
+    fn take(&mut self, prospect: Prospect<'_>) {
+        match prospect {
+            Prospect::Due(id) => self.due.push(id),
+            Prospect::At(at) => self.next = Some(self.next.map_or(at, |next| next.min(at))),
+            Prospect::Done(_) | Prospect::Live => {}
+        }
+    }
+}
+
+/// The pod has come to its end as soon as no sidecar runs any more.
+fn finished(local: &Local, end: Final) -> Outlook {
+    match local.live().next() {
+        Some(_) => Outlook::Finish(end),
+        None => Outlook::Over(end),
     }
 }
 
@@ -385,12 +525,13 @@ pub(crate) fn restart_wait(
         return None;
     };
     let is_init = desired.init.iter().any(|c| c.name == container.name);
-    let is_again = match desired.restart {
+    let of_pod = match desired.restart {
         RestartPolicy::Never => false,
         RestartPolicy::OnFailure => !exit.is_success(),
         // An init container that succeeded is done, whatever the policy.
         RestartPolicy::Always => !(is_init && exit.is_success()),
     };
+    let is_again = container.is_sidecar || of_pod;
     (is_again && local.stop.is_none() && !desired.is_over).then(|| crash_loop_wait(attempts))
 }
 

@@ -1,12 +1,16 @@
 //! What a pod's specification requires of the node, and what the node knows about the pod.
 
-use std::{collections::BTreeMap, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::Duration,
+};
 
 use jiff::Timestamp;
-use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::api::core::v1::{Container, LifecycleHandler, Pod};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use super::hooks::Hook;
 use crate::{
     probes::{Health, Probes},
     refusal::Refusal,
@@ -48,6 +52,12 @@ pub(crate) struct ContainerWish {
     /// The signal that stops it.
     pub(crate) stop_signal: i32,
     pub(crate) probes: Probes,
+    /// An init container that runs beside the main containers (`restartPolicy: Always`).
+    pub(crate) is_sidecar: bool,
+    /// What has to happen before it counts as running.
+    pub(crate) post_start: Option<Hook>,
+    /// What has to happen before it gets its stop signal.
+    pub(crate) pre_stop: Option<Hook>,
 }
 
 /// When an ended container runs again.
@@ -74,7 +84,12 @@ impl Desired {
         Self {
             name: meta.name.clone().unwrap_or_default(),
             generation: meta.generation,
-            init: spec.init_containers.iter().flatten().map(wish).collect(),
+            init: spec
+                .init_containers
+                .iter()
+                .flatten()
+                .map(init_wish)
+                .collect(),
             main: spec.containers.iter().map(wish).collect(),
             restart: match spec.restart_policy.as_deref() {
                 Some("Never") => RestartPolicy::Never,
@@ -114,18 +129,39 @@ impl Desired {
     pub(crate) fn containers(&self) -> impl Iterator<Item = &ContainerWish> {
         self.init.iter().chain(&self.main)
     }
+
+    /// The containers that run beside each other, and that make the pod ready: sidecars, then the main ones.
+    pub(crate) fn lasting(&self) -> impl Iterator<Item = &ContainerWish> {
+        let sidecars = self.init.iter().filter(|c| c.is_sidecar);
+        sidecars.chain(&self.main)
+    }
+
+    pub(crate) fn find(&self, container: &str) -> Option<&ContainerWish> {
+        self.containers().find(|c| c.name == container)
+    }
 }
 
-fn wish(container: &k8s_openapi::api::core::v1::Container) -> ContainerWish {
+fn wish(container: &Container) -> ContainerWish {
     let lifecycle = container.lifecycle.as_ref();
     let signal = lifecycle
         .and_then(|l| l.stop_signal.as_deref())
         .and_then(|name| name.parse::<nix::sys::signal::Signal>().ok());
+    let hook = |handler: Option<&LifecycleHandler>| handler.map(|it| Hook::of(it, container));
     ContainerWish {
         name: container.name.clone(),
         image: container.image.clone().unwrap_or_default(),
         stop_signal: signal.unwrap_or(nix::sys::signal::Signal::SIGTERM) as i32,
         probes: Probes::of(container),
+        is_sidecar: false,
+        post_start: hook(lifecycle.and_then(|l| l.post_start.as_ref())),
+        pre_stop: hook(lifecycle.and_then(|l| l.pre_stop.as_ref())),
+    }
+}
+
+fn init_wish(container: &Container) -> ContainerWish {
+    ContainerWish {
+        is_sidecar: container.restart_policy.as_deref() == Some("Always"),
+        ..wish(container)
     }
 }
 
@@ -143,7 +179,9 @@ pub(crate) struct Local {
     pub(crate) attempts: BTreeMap<String, Vec<Attempt>>,
     /// What probes have found out about runs of containers; runs without probes have no entry.
     pub(crate) health: BTreeMap<AttemptId, Health>,
-    /// Single containers that got their stop signal.
+    /// The postStart hooks of runs of containers, as far as they have begun.
+    pub(crate) post_start: BTreeMap<AttemptId, HookState>,
+    /// Containers that are being ended.
     pub(crate) ending: BTreeMap<AttemptId, Ending>,
     pub(crate) stop: Option<Stop>,
     /// A stop that an earlier node began and may not have seen through.
@@ -162,6 +200,8 @@ pub(crate) enum Preparation {
     Failed {
         refusal: Refusal,
         n_failures: u32,
+        /// When the last try failed.
+        since: Timestamp,
         /// When to try again; `None` while a try is under way.
         again_at: Option<Timestamp>,
     },
@@ -184,11 +224,44 @@ pub(crate) enum AttemptState {
     Exited(Exit),
 }
 
-/// One container is being ended, and will run again if its policy says so.
+/// How far a hook is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum HookState {
+    Running,
+    Done,
+    Failed,
+}
+
+/// One container is being ended: its preStop hook runs, then it gets its stop signal, and in the end it is killed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Ending {
+    /// When its grace began.
     pub(crate) since: Timestamp,
+    /// Its preStop hook, once that has begun.
+    pub(crate) hook: Option<HookState>,
+    /// When it got its stop signal.
+    pub(crate) asked_at: Option<Timestamp>,
     pub(crate) is_killed: bool,
+}
+
+impl Ending {
+    /// A container whose grace begins.
+    pub(crate) fn begun(since: Timestamp) -> Self {
+        Self {
+            since,
+            hook: None,
+            asked_at: None,
+            is_killed: false,
+        }
+    }
+
+    /// A container that got its stop signal at the beginning of its grace.
+    pub(crate) fn asked(since: Timestamp) -> Self {
+        Self {
+            asked_at: Some(since),
+            ..Self::begun(since)
+        }
+    }
 }
 
 /// Containers are being stopped.
@@ -200,12 +273,13 @@ pub(crate) struct Stop {
 }
 
 /// What must be known of a stop to go on with it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct BegunStop {
     pub(crate) cause: StopCause,
     pub(crate) since: Timestamp,
-    /// The containers got their stop signal; before that, no grace period has begun.
-    pub(crate) is_asked: bool,
+    /// The attempts that got their stop signal. Until there is one, a node that comes back begins the grace anew.
+    #[serde(default)]
+    pub(crate) asked: BTreeSet<AttemptId>,
 }
 
 /// Why containers are stopped.
@@ -217,6 +291,8 @@ pub(crate) enum StopCause {
     DeadlineExceeded,
     /// The pod is over at the API server (evicted, say) or gone.
     Over,
+    /// The main containers have ended, or an init container has failed for good: the sidecars are not needed any more.
+    Completed,
 }
 
 /// What the API server knows from us.
@@ -240,6 +316,8 @@ pub(crate) struct Refresh {
     /// `None` while nothing in them changes by itself.
     pub(crate) due_at: Option<Timestamp>,
     pub(crate) is_in_flight: bool,
+    /// Something has changed since the refresh in flight began.
+    pub(crate) is_outdated: bool,
     /// In a row.
     pub(crate) n_failures: u32,
 }
@@ -253,6 +331,7 @@ impl Local {
             is_behind: false,
             attempts: BTreeMap::new(),
             health: BTreeMap::new(),
+            post_start: BTreeMap::new(),
             ending: BTreeMap::new(),
             stop: None,
             begun_stop: None,
@@ -278,6 +357,24 @@ impl Local {
         };
         let known = self.health.get(&id).cloned();
         known.unwrap_or_else(|| Health::new(&wish.probes))
+    }
+
+    /// Whether a run counts as running: its postStart hook is done, or it has none.
+    pub(crate) fn is_up(&self, wish: &ContainerWish, attempt: u32) -> bool {
+        let id = AttemptId {
+            container: wish.name.clone(),
+            attempt,
+        };
+        wish.post_start.is_none() || self.post_start.get(&id) == Some(&HookState::Done)
+    }
+
+    /// Whether a container runs and has come up: its startup probe has succeeded, or it has none.
+    pub(crate) fn has_started(&self, wish: &ContainerWish) -> bool {
+        self.last(&wish.name).is_some_and(|last| {
+            matches!(last.state, AttemptState::Running(_))
+                && self.is_up(wish, last.number)
+                && self.health_of(wish, last.number).is_started
+        })
     }
 
     /// Attempts that were requested and have not ended.

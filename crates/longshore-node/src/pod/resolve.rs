@@ -11,7 +11,7 @@ use k8s_openapi::api::core::v1::{Container, Pod, PodSpec};
 use kube::ResourceExt;
 use nix::unistd::{Uid, User, geteuid};
 
-use super::unsupported::{self, supplemental_groups};
+use super::{hosts, security::user, unsupported};
 use crate::{
     api_server, clock,
     env::{Environment, HostFacts, environment},
@@ -69,6 +69,9 @@ pub(crate) async fn resolve(
         host: &host,
     };
     let volumes = volumes::prepare(&store)?;
+    if let Some(spec) = &pod.spec {
+        hosts::prepare(dir, spec)?;
+    }
     let spec = |c: &Container| {
         Ok((
             c.name.clone(),
@@ -164,7 +167,7 @@ fn spec(
         .config
         .images
         .resolve(container.image.as_deref().unwrap_or_default());
-    let user = user(container, &pod_spec, shared.profile)?;
+    let user = user(container, &pod_spec, shared.powers)?;
     let hostname = hostname(pod, &pod_spec);
     let base = base_env(shared, &image, &user, &hostname);
     let env = environment(base, pod, container, sources, host)
@@ -200,6 +203,10 @@ fn spec(
             path: message_path.unwrap_or(TERMINATION_LOG).into(),
             fallback_to_logs: fallback,
         },
+        memory: shared
+            .cgroups
+            .as_ref()
+            .and_then(|cgroups| cgroups.limit(&pod.uid().unwrap_or_default(), container)),
     })
 }
 
@@ -218,6 +225,11 @@ fn sandbox(
         read_only: m.read_only,
     });
     let of_pod = volumes::mounts(container, pod, volumes, env)?;
+    let dir = shared.pods_dir().join(pod.uid().unwrap_or_default());
+    let hosts = pod
+        .spec
+        .as_ref()
+        .and_then(|spec| hosts::mount(&dir, spec, container));
     let security = container.security_context.as_ref();
     let root = RootSpec {
         base: match &image.rootfs {
@@ -227,47 +239,12 @@ fn sandbox(
         hostname,
         read_only: security.is_some_and(|s| s.read_only_root_filesystem == Some(true)),
         hide: Some(shared.config.root.clone()),
-        mounts: of_image.chain(of_pod).collect(),
+        mounts: of_image.chain(hosts).chain(of_pod).collect(),
     };
     Ok(match shared.profile {
         Profile::Full => Sandbox::Full(root),
         Profile::User => Sandbox::User(root),
         Profile::None => Sandbox::None,
-    })
-}
-
-fn user(container: &Container, spec: &PodSpec, profile: Profile) -> Result<UserSpec, Refusal> {
-    let own = container.security_context.as_ref();
-    let pod = spec.security_context.as_ref();
-    let id = |n: i64| u32::try_from(n).ok();
-    let uid = own
-        .and_then(|s| s.run_as_user)
-        .or(pod.and_then(|s| s.run_as_user))
-        .and_then(id);
-    let gid = own
-        .and_then(|s| s.run_as_group)
-        .or(pod.and_then(|s| s.run_as_group))
-        .and_then(id);
-    let non_root = own
-        .and_then(|s| s.run_as_non_root)
-        .or(pod.and_then(|s| s.run_as_non_root));
-    if non_root == Some(true) && uid.unwrap_or(geteuid().as_raw()) == 0 {
-        let message = "runAsNonRoot is set and the container would run as root: set runAsUser";
-        return Err(Refusal::config(&container.name, message));
-    }
-    let groups = match profile {
-        Profile::Full => supplemental_groups(spec)
-            .into_iter()
-            .filter_map(id)
-            .collect(),
-        Profile::User | Profile::None => Vec::new(),
-    };
-    let no_new_privileges = own.is_some_and(|s| s.allow_privilege_escalation == Some(false));
-    Ok(UserSpec {
-        uid,
-        gid,
-        groups,
-        no_new_privileges,
     })
 }
 

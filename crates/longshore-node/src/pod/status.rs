@@ -26,13 +26,14 @@ pub(crate) fn build(
 ) -> Value {
     let end = match outlook(desired, local, now) {
         Outlook::Over(end) => Some(end),
-        Outlook::Start(_) | Outlook::Wait(_) => None,
+        Outlook::Finish(_) | Outlook::Start(_) | Outlook::Wait(_) => None,
     };
     let view = View {
         desired,
         local,
         uid,
         end,
+        now,
     };
     let statuses =
         |all: &[ContainerWish]| all.iter().map(|c| view.container(c)).collect::<Vec<_>>();
@@ -69,6 +70,7 @@ struct View<'a> {
     local: &'a Local,
     uid: &'a str,
     end: Option<Final>,
+    now: Timestamp,
 }
 
 impl View<'_> {
@@ -83,9 +85,11 @@ impl View<'_> {
 
     fn has_run(&self, container: &ContainerWish) -> bool {
         let attempts = self.local.attempts_of(&container.name);
-        attempts
-            .iter()
-            .any(|a| !matches!(a.state, AttemptState::Requested))
+        attempts.iter().any(|a| match a.state {
+            AttemptState::Requested => false,
+            AttemptState::Running(_) => self.local.is_up(container, a.number),
+            AttemptState::Exited(_) => true,
+        })
     }
 
     fn is_ready(&self, container: &ContainerWish) -> bool {
@@ -98,7 +102,8 @@ impl View<'_> {
     /// The health of the run under way.
     fn health(&self, container: &ContainerWish) -> Option<Health> {
         let last = self.local.last(&container.name)?;
-        let runs = matches!(last.state, AttemptState::Running(_));
+        let runs = matches!(last.state, AttemptState::Running(_))
+            && self.local.is_up(container, last.number);
         runs.then(|| self.local.health_of(container, last.number))
     }
 
@@ -107,12 +112,21 @@ impl View<'_> {
         matches!(last, Some(AttemptState::Exited(exit)) if exit.is_success())
     }
 
+    /// Whether an init container lets those after it begin, or has let them.
+    fn is_passed(&self, container: &ContainerWish) -> bool {
+        if !container.is_sidecar {
+            return self.is_done(container);
+        }
+        let mut main = self.desired.main.iter();
+        self.local.has_started(container) || main.any(|c| self.local.last(&c.name).is_some())
+    }
+
     fn container(&self, container: &ContainerWish) -> Value {
         let attempts = self.local.attempts_of(&container.name);
         let last = attempts.last();
-        let is_init = self.desired.init.iter().any(|c| c.name == container.name);
+        let init = self.desired.init.iter().find(|c| c.name == container.name);
         let is_started = self.health(container).is_some_and(|it| it.is_started);
-        let ready = if is_init {
+        let ready = if init.is_some_and(|c| !c.is_sidecar) {
             self.is_done(container)
         } else {
             self.is_ready(container)
@@ -149,10 +163,15 @@ impl View<'_> {
             Some(AttemptState::Requested) => {
                 (json!({"waiting": {"reason": REASON_CREATING}}), last_end)
             }
-            Some(AttemptState::Running(started)) => (
-                json!({"running": {"startedAt": time(started.at)}}),
-                last_end,
-            ),
+            Some(AttemptState::Running(started)) => {
+                let number = attempts.last().map_or(0, |a| a.number);
+                let state = if self.local.is_up(container, number) {
+                    json!({"running": {"startedAt": time(started.at)}})
+                } else {
+                    json!({"waiting": {"reason": REASON_CREATING}})
+                };
+                (state, last_end)
+            }
             Some(AttemptState::Exited(exit)) => {
                 let number = last_end.map_or(0, |(number, _)| number);
                 match restart_wait(container, self.desired, self.local) {
@@ -183,18 +202,14 @@ impl View<'_> {
 
     fn waiting(&self, container: &ContainerWish) -> Value {
         let refusal = match &self.local.preparation {
-            Preparation::Failed {
-                refusal,
-                n_failures,
-                ..
-            } => Some((refusal, *n_failures)),
+            Preparation::Failed { refusal, since, .. } => Some((refusal, *since)),
             Preparation::Needed | Preparation::Running | Preparation::Ready => None,
         };
         let is_blamed = |name: &Option<String>| name.as_ref().is_none_or(|n| *n == container.name);
-        if let Some((refusal, n_failures)) = refusal.filter(|(it, _)| is_blamed(&it.container)) {
-            return json!({"waiting": refusal.waiting(n_failures)});
+        if let Some((refusal, since)) = refusal.filter(|(it, _)| is_blamed(&it.container)) {
+            return json!({"waiting": refusal.waiting(since, self.now)});
         }
-        let waits_for_init = self.desired.init.iter().any(|c| !self.is_done(c));
+        let waits_for_init = self.desired.init.iter().any(|c| !self.is_passed(c));
         let is_first = self
             .desired
             .containers()
@@ -241,8 +256,7 @@ impl View<'_> {
     fn conditions(&self) -> Value {
         let unready: Vec<&str> = self
             .desired
-            .main
-            .iter()
+            .lasting()
             .filter(|c| !self.is_ready(c))
             .map(|c| c.name.as_str())
             .collect();
@@ -273,7 +287,7 @@ impl View<'_> {
             .desired
             .init
             .iter()
-            .filter(|c| !self.is_done(c))
+            .filter(|c| !self.is_passed(c))
             .map(|c| c.name.as_str())
             .collect();
         let why_uninitialized = (!uninitialized.is_empty()).then(|| {
@@ -305,18 +319,27 @@ impl View<'_> {
     }
 
     fn initialized_at(&self) -> Timestamp {
-        let ends = self.desired.init.iter().filter_map(|c| {
-            match self.local.last(&c.name).map(|a| &a.state) {
-                Some(AttemptState::Exited(exit)) => Some(exit.finished_at),
-                Some(AttemptState::Requested | AttemptState::Running(_)) | None => None,
+        let passed = self.desired.init.iter().filter_map(|c| {
+            let attempts = self.local.attempts_of(&c.name);
+            // A sidecar has passed with its first start.
+            let attempt = if c.is_sidecar {
+                attempts.first()
+            } else {
+                attempts.last()
+            };
+            match attempt.map(|a| &a.state)? {
+                AttemptState::Exited(exit) if c.is_sidecar => exit.started_at,
+                AttemptState::Exited(exit) => Some(exit.finished_at),
+                AttemptState::Running(started) => c.is_sidecar.then_some(started.at),
+                AttemptState::Requested => None,
             }
         });
-        ends.max().unwrap_or(self.local.acknowledged_at)
+        passed.max().unwrap_or(self.local.acknowledged_at)
     }
 
-    /// When a main container last started, ended or got another health, or the stop of the pod began.
+    /// When a main container or a sidecar last started, ended or got another health, or the stop of the pod began.
     fn changed_at(&self) -> Timestamp {
-        let times = self.desired.main.iter().filter_map(|c| {
+        let times = self.desired.lasting().filter_map(|c| {
             match self.local.last(&c.name).map(|a| &a.state) {
                 Some(AttemptState::Exited(exit)) => Some(exit.finished_at),
                 Some(AttemptState::Running(started)) => {

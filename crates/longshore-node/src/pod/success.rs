@@ -23,11 +23,16 @@ pub(crate) fn recall(dir: &Path, now: Timestamp) -> io::Result<Option<Pod>> {
     else {
         return Ok(None);
     };
-    let mut records = Record::load_all(dir)?.into_iter();
+    let desired = Desired::of(&pod);
+    // Sidecars do not count: they are stopped once the others have succeeded.
+    let counts = |record: &Record| {
+        let wish = desired.find(&record.id.container);
+        wish.is_none_or(|wish| !wish.is_sidecar)
+    };
+    let mut records = Record::load_all(dir)?.into_iter().filter(counts);
     if !records.all(|record| ended_by_itself(&record, local.begun_stop.as_ref())) {
         return Ok(None);
     }
-    let desired = Desired::of(&pod);
     if outlook(&desired, &local, now) != Outlook::Over(Final::Succeeded) {
         return Ok(None);
     }
@@ -107,7 +112,7 @@ mod tests {
             let stop = BegunStop {
                 cause: StopCause::Deleted,
                 since,
-                is_asked: true,
+                asked: std::collections::BTreeSet::new(),
             };
             directory::remember_stop(dir.path(), &stop).unwrap();
         }
@@ -133,6 +138,47 @@ mod tests {
             let pod = recalled(exit, was_stopped, stopped_at);
             assert_eq!(pod.is_some(), is_success, "{what}");
         }
+    }
+
+    /// A pod whose program has succeeded, and whose sidecar was stopped after that.
+    #[test]
+    fn a_sidecar_that_was_stopped_makes_no_success_a_failure() {
+        let dir = tempfile::tempdir().unwrap();
+        let pod: Pod = serde_json::from_value(json!({
+            "metadata": {"name": "p", "namespace": "n", "uid": "u"},
+            "spec": {
+                "restartPolicy": "Never",
+                "initContainers": [{"name": "side", "restartPolicy": "Always"}],
+                "containers": [{"name": "base"}],
+            },
+        }))
+        .unwrap();
+        directory::remember(dir.path(), &pod, t(0)).unwrap();
+        for (container, code, finished_at) in [("base", 0, 5), ("side", 143, 7)] {
+            let id = AttemptId {
+                container: container.into(),
+                attempt: 0,
+            };
+            std::fs::create_dir_all(attempt_dir(dir.path(), &id)).unwrap();
+            let exit = Exit {
+                finished_at: t(finished_at),
+                ..exit(code)
+            };
+            let record = Record {
+                exit: Some(exit),
+                ..Record::new(id, boot_id())
+            };
+            record.begin(dir.path()).unwrap();
+        }
+        let stop = BegunStop {
+            cause: StopCause::Completed,
+            since: t(6),
+            asked: std::collections::BTreeSet::new(),
+        };
+        directory::remember_stop(dir.path(), &stop).unwrap();
+        let recalled = recall(dir.path(), t(10)).unwrap().unwrap();
+        let status = recalled.status.unwrap();
+        assert_eq!(status.phase.as_deref(), Some("Succeeded"));
     }
 
     #[test]

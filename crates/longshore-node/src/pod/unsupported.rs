@@ -1,7 +1,7 @@
 //! What this node does not support yet. A pod that requests it waits with a message; the node
 //! ignores nothing that would change what the containers of the pod do.
 
-use k8s_openapi::api::core::v1::{Container, Pod, PodSpec, VolumeMount};
+use k8s_openapi::api::core::v1::{Container, Pod, PodSpec, SeccompProfile, VolumeMount};
 
 use crate::{profile::Profile, refusal::Refusal};
 
@@ -13,16 +13,15 @@ const TOKEN_VOLUME_PREFIX: &str = "kube-api-access-";
 /// The first unsupported thing that the pod requests.
 pub(crate) fn find(pod: &Pod, profile: Profile) -> Option<Refusal> {
     let spec = pod.spec.as_ref()?;
-    let of_pod =
-        in_pod(spec).map(|what| Refusal::pod(format!("this node does not support {what}")));
+    let of_pod = in_pod(spec, profile)
+        .map(|what| Refusal::pod(format!("this node does not support {what}")));
     of_pod.or_else(|| {
-        let init = spec.init_containers.iter().flatten();
-        let mut sidecars = init.clone().filter(|c| c.restart_policy.is_some());
-        if let Some(sidecar) = sidecars.next() {
-            let message =
-                "this node does not support init containers with a restartPolicy (sidecars)";
-            return Some(Refusal::config(&sidecar.name, message));
+        let mut main = spec.containers.iter();
+        if let Some(own) = main.find(|c| c.restart_policy.is_some()) {
+            let message = "this node does not support a restartPolicy of a main container";
+            return Some(Refusal::config(&own.name, message));
         }
+        let init = spec.init_containers.iter().flatten();
         init.chain(&spec.containers).find_map(|c| {
             let what = in_container(c, spec, profile)?;
             Some(Refusal::config(
@@ -33,7 +32,7 @@ pub(crate) fn find(pod: &Pod, profile: Profile) -> Option<Refusal> {
     })
 }
 
-fn in_pod(spec: &PodSpec) -> Option<&'static str> {
+fn in_pod(spec: &PodSpec, profile: Profile) -> Option<&'static str> {
     let security = spec.security_context.as_ref();
     let asks = [
         (spec.host_pid == Some(true), "hostPID"),
@@ -42,8 +41,8 @@ fn in_pod(spec: &PodSpec) -> Option<&'static str> {
             "shareProcessNamespace",
         ),
         (
-            spec.host_aliases.iter().flatten().next().is_some(),
-            "hostAliases",
+            profile == Profile::None && spec.host_aliases.iter().flatten().next().is_some(),
+            "hostAliases, because it may not make mount namespaces (profile none)",
         ),
         (
             spec.dns_config.is_some(),
@@ -63,34 +62,26 @@ fn in_pod(spec: &PodSpec) -> Option<&'static str> {
             security.is_some_and(|s| s.sysctls.iter().flatten().next().is_some()),
             "sysctls",
         ),
+        (
+            security.is_some_and(|s| is_local_profile(s.seccomp_profile.as_ref())),
+            "a seccompProfile of a file",
+        ),
+        (
+            security.is_some_and(|s| s.se_linux_options.is_some()),
+            "seLinuxOptions",
+        ),
     ];
     asks.into_iter()
         .find_map(|(is_asked, what)| is_asked.then_some(what))
 }
 
 fn in_container(c: &Container, spec: &PodSpec, profile: Profile) -> Option<&'static str> {
-    let hooks = c.lifecycle.as_ref();
     let security = c.security_context.as_ref();
     let mounts = || c.volume_mounts.iter().flatten();
     let asks = [
         (
-            [&c.startup_probe, &c.readiness_probe, &c.liveness_probe]
-                .into_iter()
-                .flatten()
-                .any(|probe| probe.grpc.is_some()),
-            "grpc probes",
-        ),
-        (
-            hooks.is_some_and(|h| h.post_start.is_some()),
-            "lifecycle.postStart",
-        ),
-        (
-            hooks.is_some_and(|h| h.pre_stop.is_some()),
-            "lifecycle.preStop",
-        ),
-        (
-            c.restart_policy.is_some(),
-            "a restartPolicy of a single container",
+            c.restart_policy.as_deref().is_some_and(|it| it != "Always"),
+            "an init container with a restartPolicy other than Always",
         ),
         (c.tty == Some(true), "tty"),
         (
@@ -100,6 +91,23 @@ fn in_container(c: &Container, spec: &PodSpec, profile: Profile) -> Option<&'sta
         (
             security.is_some_and(|s| s.privileged == Some(true)),
             "privileged containers",
+        ),
+        (
+            profile == Profile::None
+                && security.is_some_and(|s| s.read_only_root_filesystem == Some(true)),
+            "readOnlyRootFilesystem, because it may not make mount namespaces (profile none)",
+        ),
+        (
+            security.is_some_and(|s| is_local_profile(s.seccomp_profile.as_ref())),
+            "a seccompProfile of a file",
+        ),
+        (
+            security.is_some_and(|s| s.se_linux_options.is_some()),
+            "seLinuxOptions",
+        ),
+        (
+            security.is_some_and(|s| s.proc_mount.as_deref().is_some_and(|it| it != "Default")),
+            "a procMount other than Default",
         ),
         (
             mounts().any(|m| m.mount_propagation.as_deref().is_some_and(|p| p != "None")),
@@ -118,6 +126,10 @@ fn in_container(c: &Container, spec: &PodSpec, profile: Profile) -> Option<&'sta
         .find_map(|(is_asked, what)| is_asked.then_some(what))
 }
 
+fn is_local_profile(profile: Option<&SeccompProfile>) -> bool {
+    profile.is_some_and(|profile| profile.type_ == "Localhost")
+}
+
 /// Whether the API server has added a mount to each container: nobody asked for it, so a node that cannot mount leaves it out.
 fn is_automatic(mount: &VolumeMount) -> bool {
     mount.mount_path == TOKEN_PATH && mount.name.starts_with(TOKEN_VOLUME_PREFIX)
@@ -134,9 +146,61 @@ pub(crate) fn supplemental_groups(spec: &PodSpec) -> Vec<i64> {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
+    use serde_json::{Value, from_value, json};
 
     use super::*;
+
+    fn refused(pod: &Value, container: &Value, profile: Profile) -> String {
+        let (mut spec, mut main) = (pod.clone(), container.clone());
+        main["name"] = json!("main");
+        spec["containers"] = json!([main]);
+        let pod: Pod = from_value(json!({"spec": spec})).unwrap();
+        find(&pod, profile).map_or_else(String::new, |refusal| refusal.message)
+    }
+
+    #[test]
+    fn what_would_change_a_container_and_cannot_be_done_is_refused() {
+        use Profile::{Full, None, User};
+        let no = json!({});
+        let hook = json!({"lifecycle": {"preStop": {"sleep": {"seconds": 1}}}});
+        let sidecar = json!({"initContainers": [{"name": "a", "restartPolicy": "Always"}]});
+        let other = json!({"initContainers": [{"name": "a", "restartPolicy": "Never"}]});
+        let aliases = json!({"hostAliases": [{"ip": "::1"}]});
+        let read_only = json!({"securityContext": {"readOnlyRootFilesystem": true}});
+        let local = json!({"securityContext": {"seccompProfile": {"type": "Localhost", "localhostProfile": "x"}}});
+        let default = json!({"securityContext": {"seccompProfile": {"type": "RuntimeDefault"}}});
+        let groups = json!({"securityContext": {"fsGroup": 1}});
+        for (pod, container, profile, expected) in [
+            (&no, &hook, None, ""),
+            (
+                &no,
+                &json!({"livenessProbe": {"grpc": {"port": 1}}}),
+                None,
+                "",
+            ),
+            (&sidecar, &no, None, ""),
+            (&other, &no, None, "other than Always"),
+            (
+                &no,
+                &json!({"restartPolicy": "Never"}),
+                Full,
+                "restartPolicy of a main",
+            ),
+            (&aliases, &no, User, ""),
+            (&aliases, &no, None, "hostAliases"),
+            (&no, &read_only, User, ""),
+            (&no, &read_only, None, "readOnlyRootFilesystem"),
+            (&local, &no, Full, "seccompProfile"),
+            (&no, &local, Full, "seccompProfile"),
+            (&default, &default, None, ""),
+            (&groups, &no, Full, ""),
+            (&groups, &no, User, "fsGroup"),
+        ] {
+            let told = refused(pod, container, profile);
+            let holds = told.contains(expected) && told.is_empty() == expected.is_empty();
+            assert!(holds, "{pod} {container} {profile}: {told}");
+        }
+    }
 
     #[test]
     fn without_mounts_a_pod_lacks_the_token_that_it_did_not_ask_for() {

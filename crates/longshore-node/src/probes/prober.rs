@@ -6,7 +6,7 @@ use tokio::sync::mpsc;
 use tokio_util::task::AbortOnDropHandle;
 
 use super::{
-    ask::ask,
+    ask::{Accepted, ask},
     wish::{Kind, ProbeWish},
 };
 use crate::shim::{ExecTarget, protocol::AttemptId};
@@ -70,7 +70,8 @@ impl Probers {
         let task = tokio::spawn(async move {
             tokio::time::sleep(wish.initial_delay).await;
             loop {
-                let result = ask(&wish.question, pod_ip, &exec, wish.timeout).await;
+                let question = &wish.question;
+                let result = ask(question, Accepted::Success, pod_ip, &exec, wish.timeout).await;
                 let outcome = Outcome {
                     id: id.clone(),
                     kind,

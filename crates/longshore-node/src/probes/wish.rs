@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use k8s_openapi::{
-    api::core::v1::{Container, Probe},
+    api::core::v1::{Container, HTTPGetAction, Probe},
     apimachinery::pkg::util::intstr::IntOrString,
 };
 
@@ -43,6 +43,12 @@ pub(crate) enum Question {
     Tcp {
         host: Option<String>,
         port: u16,
+    },
+    /// The health service of gRPC.
+    Grpc {
+        port: u16,
+        /// The service that is asked for; empty = the server as a whole.
+        service: String,
     },
     Exec {
         argv: Vec<String>,
@@ -118,22 +124,40 @@ impl ProbeWish {
     }
 }
 
-fn question(probe: &Probe, container: &Container) -> Question {
-    let no_port =
-        || Question::Impossible("the port of the probe is none of the container's".into());
-    if let Some(http) = &probe.http_get {
-        let Some(port) = number(&http.port, container) else {
+impl Question {
+    /// A request to a container.
+    pub(crate) fn http(request: &HTTPGetAction, container: &Container) -> Self {
+        let Some(port) = number(&request.port, container) else {
             return no_port();
         };
-        let headers = http.http_headers.iter().flatten();
-        return Question::Http {
-            is_tls: http.scheme.as_deref() == Some("HTTPS"),
-            host: http.host.clone().filter(|host| !host.is_empty()),
+        let headers = request.http_headers.iter().flatten();
+        Self::Http {
+            is_tls: request.scheme.as_deref() == Some("HTTPS"),
+            host: request.host.clone().filter(|host| !host.is_empty()),
             port,
-            path: http.path.clone().unwrap_or_else(|| "/".into()),
+            path: request.path.clone().unwrap_or_else(|| "/".into()),
             headers: headers
                 .map(|it| (it.name.clone(), it.value.clone()))
                 .collect(),
+        }
+    }
+}
+
+fn no_port() -> Question {
+    Question::Impossible("its port is none of the container's".into())
+}
+
+fn question(probe: &Probe, container: &Container) -> Question {
+    if let Some(http) = &probe.http_get {
+        return Question::http(http, container);
+    }
+    if let Some(grpc) = &probe.grpc {
+        return match u16::try_from(grpc.port) {
+            Ok(port) => Question::Grpc {
+                port,
+                service: grpc.service.clone().unwrap_or_default(),
+            },
+            Err(_) => no_port(),
         };
     }
     if let Some(tcp) = &probe.tcp_socket {

@@ -15,12 +15,14 @@ use nix::{
     libc,
     sched::{CloneFlags, setns},
     sys::{
-        prctl::set_pdeathsig,
+        prctl::{set_no_new_privs, set_pdeathsig},
         signal::Signal,
         wait::{WaitStatus, waitpid},
     },
     unistd::{ForkResult, Gid, Uid, chdir, execvpe, fork, setgroups, setresgid, setresuid},
 };
+
+use super::capabilities;
 
 /// The first argument of a command that shall run in a container: the pid of the container's init, then
 /// the command.
@@ -60,6 +62,9 @@ struct Program {
     uid: Uid,
     gid: Gid,
     groups: Vec<Gid>,
+    /// Capabilities that it can never have are kept from the command, too.
+    bounds: Option<u64>,
+    no_new_privileges: bool,
     namespaces: Vec<(File, CloneFlags)>,
 }
 
@@ -140,6 +145,8 @@ impl Program {
             uid: Uid::from_raw(effective("Uid:")),
             gid: Gid::from_raw(effective("Gid:")),
             groups: ids("Groups:").into_iter().map(Gid::from_raw).collect(),
+            bounds: capabilities::of_status(&status, "CapBnd"),
+            no_new_privileges: ids("NoNewPrivs:").first() == Some(&1),
             namespaces: other_namespaces(&proc)?,
         })
     }
@@ -150,11 +157,20 @@ impl Program {
             .iter()
             .map(|(_, kind)| kind.bits())
             .collect();
+        if let Some(kept) = self.bounds {
+            capabilities::limit(kept)?;
+        }
         // In a user namespace there is one user, and we are it.
         if !kinds.contains(&CloneFlags::CLONE_NEWUSER.bits()) && Uid::effective().is_root() {
             setgroups(&self.groups)?;
             setresgid(self.gid, self.gid, self.gid)?;
             setresuid(self.uid, self.uid, self.uid)?;
+        }
+        if let Some(kept) = self.bounds {
+            capabilities::lower(kept)?;
+        }
+        if self.no_new_privileges {
+            set_no_new_privs()?;
         }
         // Last, because another user would forget it.
         set_pdeathsig(Signal::SIGKILL)?;

@@ -23,6 +23,7 @@ use nix::{
 };
 
 use super::{
+    cgroup,
     container::{ChildPipes, Failure, InitReport, OwnIds},
     layers::Rights,
     program,
@@ -99,6 +100,10 @@ fn start(
 
 /// Everything between the clone and the fork of the program.
 fn prepare(spec: &ContainerSpec, scratch: &Path, own: OwnIds) -> Result<(), String> {
+    if let Some(memory) = &spec.memory {
+        // First, while the host's /sys is in sight, so that nothing of the container is without its limit.
+        cgroup::join(memory).map_err(|e| format!("cannot limit its memory: {e}"))?;
+    }
     let (root, rights) = match &spec.sandbox {
         Sandbox::None => {
             // The shim's end arrives as a request to stop; `supervise` looks whether it is one.

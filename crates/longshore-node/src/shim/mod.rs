@@ -7,6 +7,8 @@
 pub mod protocol;
 pub(crate) mod record;
 
+pub(crate) mod capabilities;
+mod cgroup;
 mod container;
 mod enter;
 mod exec_target;

@@ -57,6 +57,7 @@ fn attempt(profile: &str, scratch: &Path) -> io::Result<()> {
             path: "/dev/termination-log".into(),
             fallback_to_logs: false,
         },
+        memory: None,
     };
     SigSet::all().thread_block()?;
     let own = OwnIds {

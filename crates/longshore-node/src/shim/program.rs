@@ -20,6 +20,7 @@ use nix::{
 };
 
 use super::{
+    capabilities,
     container::{ChildPipes, Failure},
     protocol::{ContainerSpec, Sandbox, UserSpec},
 };
@@ -49,11 +50,17 @@ fn attempt(spec: &ContainerSpec, pipes: &ChildPipes) -> Result<Infallible, Failu
         // As container runtimes do; if it cannot be made, the `chdir` below returns the reason.
         drop(fs::create_dir_all(workdir));
     }
+    if let Some(kept) = spec.user.capabilities {
+        capabilities::limit(kept).map_err(|e| failed("give up capabilities", &e))?;
+    }
     if !matches!(spec.sandbox, Sandbox::User(_)) {
         assume(&spec.user, pipes).map_err(|e| failed("change the user", &e))?;
     }
     chdir(workdir)
         .map_err(|e| failed(&format!("enter the working directory {}", spec.workdir), &e))?;
+    if let Some(kept) = spec.user.capabilities {
+        capabilities::lower(kept).map_err(|e| failed("give up capabilities", &e))?;
+    }
     if spec.user.no_new_privileges {
         set_no_new_privs().map_err(|e| failed("give up new privileges", &e))?;
     }

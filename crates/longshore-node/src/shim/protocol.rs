@@ -113,6 +113,8 @@ pub enum ExitReason {
     Completed,
     /// Any other exit.
     Error,
+    /// The kernel killed it because it used more memory than it may.
+    OomKilled,
     /// The program could not be started.
     StartError,
     /// The shim died and the exit code with it.
@@ -126,6 +128,7 @@ impl ExitReason {
         match self {
             Self::Completed => "Completed",
             Self::Error => "Error",
+            Self::OomKilled => "OOMKilled",
             Self::StartError => "StartError",
             Self::ContainerStatusUnknown => "ContainerStatusUnknown",
         }
@@ -149,6 +152,18 @@ pub struct ContainerSpec {
     pub user: UserSpec,
     /// Where the program may leave a last word.
     pub termination: TerminationSpec,
+    /// How much memory its processes may use; absent = as much as there is.
+    #[serde(default)]
+    pub memory: Option<MemorySpec>,
+}
+
+/// A limit of memory, which the kernel enforces on a cgroup (version 2).
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MemorySpec {
+    /// The directory of the cgroup; made for the attempt, and removed with it.
+    pub cgroup: PathBuf,
+    /// The limit in bytes.
+    pub limit: u64,
 }
 
 /// How far a container is set apart from the host.
@@ -200,6 +215,9 @@ pub struct UserSpec {
     pub groups: Vec<u32>,
     /// Whether the program may never gain privileges.
     pub no_new_privileges: bool,
+    /// The capabilities that it may have, as bits by the kernel's numbers; absent = all that the node has.
+    #[serde(default)]
+    pub capabilities: Option<u64>,
 }
 
 /// Where a termination message comes from.

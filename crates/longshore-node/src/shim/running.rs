@@ -19,6 +19,7 @@ use nix::{
 };
 
 use super::{
+    cgroup,
     container::{Failure, InitReport, Launched, OwnIds, Reports, launch},
     layers::LAYERS,
     log::{Flow, LineReader},
@@ -61,6 +62,8 @@ pub(super) struct Running {
     /// Output could not be written: said once, or a full disk would get fuller by it.
     has_lost_output: bool,
     fallback_to_logs: bool,
+    /// The cgroup of its memory limit.
+    cgroup: Option<PathBuf>,
 }
 
 impl Running {
@@ -77,6 +80,9 @@ impl Running {
             .and_then(|prepared| record.begin(pod_dir).map(|()| prepared))
             .map_err(|e| format!("cannot make its directory, log and record: {e}"))
             .and_then(|(spec, log)| {
+                if let Some(memory) = &spec.memory {
+                    cgroup::make(memory).map_err(|e| format!("cannot limit its memory: {e}"))?;
+                }
                 let launched = launch(&spec, &scratch, own);
                 let launched = launched.map_err(|e| format!("cannot start a process: {e}"))?;
                 Ok((launched, log))
@@ -103,6 +109,7 @@ impl Running {
                 log_path: spec.log.clone(),
                 has_lost_output: false,
                 fallback_to_logs: spec.termination.fallback_to_logs,
+                cgroup: spec.memory.as_ref().map(|memory| memory.cgroup.clone()),
             }),
             Err(why) => {
                 let message = start_error(&record.id, &why);
@@ -211,14 +218,30 @@ impl Running {
                 ended(code, signal, ExitReason::Error, started_at, String::new())
             }
         };
+        let has_run_out = self.leave_cgroup();
         let exit = Exit {
             message: self.message(&exit, pod_dir),
+            reason: if has_run_out && exit.reason == ExitReason::Error {
+                ExitReason::OomKilled
+            } else {
+                exit.reason
+            },
             ..exit
         };
         Record {
             exit: Some(exit),
             ..self.record
         }
+    }
+
+    /// Removes the cgroup of a container in which nothing runs any more. Returns whether it has run out of memory.
+    fn leave_cgroup(&self) -> bool {
+        let Some(cgroup) = &self.cgroup else {
+            return false;
+        };
+        let has_run_out = cgroup::has_run_out(cgroup);
+        cgroup::remove(cgroup);
+        has_run_out
     }
 
     fn take_reports(&mut self) -> Option<Started> {

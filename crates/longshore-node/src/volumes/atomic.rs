@@ -11,7 +11,7 @@ use std::{
     io,
     os::unix::{
         ffi::OsStrExt,
-        fs::{PermissionsExt, symlink},
+        fs::{PermissionsExt, chown, symlink},
     },
     path::{Component, Path, PathBuf},
 };
@@ -40,12 +40,13 @@ pub(crate) enum Written {
     Changed,
 }
 
-/// Makes a volume hold exactly these files. Of two files with one path the last counts.
+/// Makes a volume hold exactly these files, and belong to a group where one is given. Of two files with one path the last
+/// counts.
 ///
 /// # Errors
 /// A path leads out of the volume, or the disk refuses. Programs see the files as they were, unless only the removal of an
 /// old version failed; the next write removes it.
-pub(crate) fn write(dir: &Path, files: &[File]) -> io::Result<Written> {
+pub(crate) fn write_for(dir: &Path, files: &[File], group: Option<u32>) -> io::Result<Written> {
     let mut by_path = BTreeMap::new();
     for file in files {
         by_path.insert(inside(&file.path)?, file);
@@ -61,6 +62,10 @@ pub(crate) fn write(dir: &Path, files: &[File]) -> io::Result<Written> {
     }
     let version = next_version(current.as_deref());
     put_version(dir, &version, &by_path)?;
+    if let Some(group) = group {
+        give(dir, group)?;
+        give_all(&dir.join(&version), group)?;
+    }
     longshore_files::replace_link(&dir.join(DATA), Path::new(&version))?;
     link_names(dir, &by_path)?;
     remove_others(dir, &version, &by_path)?;
@@ -131,6 +136,25 @@ fn put_version(dir: &Path, version: &OsStr, files: &BTreeMap<PathBuf, &File>) ->
     Ok(())
 }
 
+/// Gives a file or directory to a group.
+fn give(path: &Path, group: u32) -> io::Result<()> {
+    chown(path, None, Some(group))
+}
+
+/// The same with all that is in a directory of the node's own making.
+fn give_all(dir: &Path, group: u32) -> io::Result<()> {
+    give(dir, group)?;
+    for entry in fs::read_dir(dir)? {
+        let entry = entry?;
+        if entry.file_type()?.is_dir() {
+            give_all(&entry.path(), group)?;
+        } else {
+            give(&entry.path(), group)?;
+        }
+    }
+    Ok(())
+}
+
 /// The names on top of the volume.
 fn names<'a>(files: &'a BTreeMap<PathBuf, &File>) -> impl Iterator<Item = &'a OsStr> {
     files.keys().filter_map(|path| path.iter().next())
@@ -182,6 +206,10 @@ fn remove(path: &Path) -> io::Result<()> {
 mod tests {
     use super::*;
 
+    fn write(dir: &Path, files: &[File]) -> io::Result<Written> {
+        write_for(dir, files, None)
+    }
+
     fn file(path: &str, content: &str) -> File {
         File {
             path: path.to_owned(),
@@ -227,6 +255,23 @@ mod tests {
         let expected = ["..2", "..data -> ..2", "a -> ..data/a", "d -> ..data/d"];
         assert_eq!(shown(&dir), expected);
         assert_eq!(fs::read_to_string(dir.join("a")).unwrap(), "2");
+    }
+
+    #[test]
+    fn the_group_of_a_volume_owns_each_version() {
+        use std::os::unix::fs::MetadataExt;
+        let folder = tempfile::tempdir().unwrap();
+        // Everybody may give files to the own group; root may give them to any.
+        let own = nix::unistd::getegid();
+        let group = if own.as_raw() == 0 { 7 } else { own.as_raw() };
+        for content in ["1", "2"] {
+            let files = [file("deep/a", content)];
+            write_for(folder.path(), &files, Some(group)).unwrap();
+            for path in [".", "..data/deep", "..data/deep/a"] {
+                let metadata = fs::metadata(folder.path().join(path)).unwrap();
+                assert_eq!(metadata.gid(), group, "{path}");
+            }
+        }
     }
 
     #[test]

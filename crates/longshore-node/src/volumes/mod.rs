@@ -7,7 +7,7 @@ mod host_path;
 use std::{
     collections::BTreeMap,
     fs, io,
-    os::unix::fs::PermissionsExt,
+    os::unix::fs::{PermissionsExt, chown},
     path::{Component, Path, PathBuf},
 };
 
@@ -59,10 +59,8 @@ pub(crate) fn refresh(store: &Store<'_>) -> Vec<Refusal> {
 }
 
 fn prepare_one(store: &Store<'_>, volume: &Volume) -> Result<PathBuf, Refusal> {
-    let failed = |e: io::Error| Refusal {
-        event: "FailedMount",
-        ..Refusal::io(&format!("make volume {}", volume.name), &e)
-    };
+    let failed = |e: io::Error| failed(volume, &e);
+    let group = fs_group(store.pod);
     let dir = store.pod_dir.join("volumes").join(&volume.name);
     if let Some(empty) = &volume.empty_dir {
         let dir = match empty.medium.as_deref() {
@@ -79,28 +77,60 @@ fn prepare_one(store: &Store<'_>, volume: &Volume) -> Result<PathBuf, Refusal> {
                 )));
             }
         };
-        make_open_dir(&dir).map_err(failed)?;
+        make_open_dir(&dir, group).map_err(failed)?;
         return Ok(dir);
     }
     if let Some(claim) = &volume.persistent_volume_claim {
         let namespace = store.pod.namespace().unwrap_or_default();
         let dir = store.claims.join(namespace).join(&claim.claim_name);
-        make_open_dir(&dir).map_err(failed)?;
+        make_open_dir(&dir, group).map_err(failed)?;
         return Ok(dir);
     }
     if let Some(host) = &volume.host_path {
         return host_path::prepare(&volume.name, host);
     }
-    match files::payload(store, volume)? {
-        Some(files) => {
-            atomic::write(&dir, &files).map_err(failed)?;
-            Ok(dir)
-        }
-        None => Err(Refusal::pod(format!(
-            "volume {} is of a kind that this node does not know: it supports {SUPPORTED}",
-            volume.name
-        ))),
+    if write_files(store, volume)? {
+        return Ok(dir);
     }
+    Err(Refusal::pod(format!(
+        "volume {} is of a kind that this node does not know: it supports {SUPPORTED}",
+        volume.name
+    )))
+}
+
+fn failed(volume: &Volume, error: &io::Error) -> Refusal {
+    Refusal {
+        event: "FailedMount",
+        ..Refusal::io(&format!("make volume {}", volume.name), error)
+    }
+}
+
+/// Makes a volume hold the files that it shows; `false`: it is of another kind.
+fn write_files(store: &Store<'_>, volume: &Volume) -> Result<bool, Refusal> {
+    let Some(mut files) = files::payload(store, volume)? else {
+        return Ok(false);
+    };
+    let group = fs_group(store.pod);
+    if group.is_some() {
+        // As a kubelet: the group reads what the owner reads.
+        files.iter_mut().for_each(|file| file.mode |= 0o440);
+    }
+    let dir = store.pod_dir.join("volumes").join(&volume.name);
+    let written = atomic::write_for(&dir, &files, group);
+    written.map_err(|e| failed(volume, &e))?;
+    Ok(true)
+}
+
+/// Whether a pod has volumes of files, which may change.
+pub(crate) fn has_files(pod: &Pod) -> bool {
+    let mut volumes = pod.spec.iter().flat_map(|s| &s.volumes).flatten();
+    volumes.any(files::is_of_files)
+}
+
+/// The group that owns the volumes.
+fn fs_group(pod: &Pod) -> Option<u32> {
+    let security = pod.spec.as_ref()?.security_context.as_ref()?;
+    u32::try_from(security.fs_group?).ok()
 }
 
 /// The directory of a pod's volumes in memory.
@@ -108,13 +138,18 @@ pub(crate) fn memory_dir(uid: &str) -> PathBuf {
     Path::new(MEMORY).join(format!("longshore-{uid}"))
 }
 
-/// A directory that every container user may write to.
-fn make_open_dir(dir: &Path) -> io::Result<()> {
+/// A directory that every container user may write to. What is made in it belongs to the group, where there is one.
+fn make_open_dir(dir: &Path, group: Option<u32>) -> io::Result<()> {
     if dir.is_dir() {
         return Ok(());
     }
     fs::create_dir_all(dir)?;
-    fs::set_permissions(dir, fs::Permissions::from_mode(0o777))
+    if group.is_some() {
+        chown(dir, None, group)?;
+    }
+    // After the change of the owner, which may take the bit away.
+    let set_group = if group.is_some() { 0o2000 } else { 0 };
+    fs::set_permissions(dir, fs::Permissions::from_mode(0o777 | set_group))
 }
 
 /// The mounts of one container.
@@ -134,7 +169,7 @@ pub(crate) fn mounts(
             return Err(Refusal::config(&container.name, message));
         };
         all.push(MountSpec {
-            source: source(container, mount, volume, env)?,
+            source: source(container, mount, pod, volume, env)?,
             target: mount.mount_path.clone().into(),
             read_only: mount.read_only == Some(true) || is_read_only(pod, &mount.name),
         });
@@ -152,10 +187,18 @@ fn is_read_only(pod: &Pod, volume: &str) -> bool {
     })
 }
 
+/// Whether a mount is of a volume of files, in which only the node makes links.
+fn is_of_files(pod: &Pod, mount: &VolumeMount) -> bool {
+    let volumes = pod.spec.iter().flat_map(|s| &s.volumes).flatten();
+    let mut named = volumes.filter(|v| v.name == mount.name);
+    named.any(files::is_of_files)
+}
+
 /// The volume itself, or what its subPath names inside of it.
 fn source(
     container: &Container,
     mount: &VolumeMount,
+    pod: &Pod,
     volume: &Path,
     env: &Environment,
 ) -> Result<PathBuf, Refusal> {
@@ -180,10 +223,14 @@ fn source(
     }
     let path = volume.join(relative);
     if !path.exists() {
-        make_open_dir(&path).map_err(|e| refused(&e.to_string()))?;
+        make_open_dir(&path, fs_group(pod)).map_err(|e| refused(&e.to_string()))?;
     }
     // A link in the volume may have been made by the pod: it must not lead out.
     match (path.canonicalize(), volume.canonicalize()) {
+        // Each start of the container shows the version of that time.
+        (Ok(found), Ok(volume)) if found.starts_with(&volume) && is_of_files(pod, mount) => {
+            Ok(path)
+        }
         (Ok(path), Ok(volume)) if path.starts_with(&volume) => Ok(path),
         (Ok(_), Ok(_)) => Err(refused("leads out of the volume")),
         (Err(e), _) | (_, Err(e)) => Err(refused(&e.to_string())),

@@ -1,7 +1,11 @@
 //! Integration tests of the process node: real shims, real processes, an embedded cluster.
 
 #[cfg(test)]
+mod configured;
+#[cfg(test)]
 mod full_disk;
+#[cfg(test)]
+mod hooks;
 #[cfg(test)]
 mod hostile;
 #[cfg(test)]

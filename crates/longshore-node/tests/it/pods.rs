@@ -262,14 +262,14 @@ async fn what_the_node_cannot_do_is_refused_with_a_message() {
             "images.yaml: \"busybox:1\"",
         ),
         (
-            "probe",
+            "shared",
             {
                 let mut spec = script("sleep 60");
-                spec["containers"][0]["livenessProbe"] = json!({"grpc": {"port": 1}});
+                spec["shareProcessNamespace"] = json!(true);
                 spec
             },
             "CreateContainerConfigError",
-            "grpc probes",
+            "shareProcessNamespace",
         ),
     ];
     if node.has_mounts() {

@@ -272,7 +272,8 @@ async fn stubborn(rig: &Rig, first: RunningNode, grace: u32) -> PathBuf {
     rig.delete("stubborn").await;
     let stop = dir.join("stop.json");
     let written = async {
-        let is_asked = || std::fs::read_to_string(&stop).is_ok_and(|text| text.contains("true"));
+        let is_asked =
+            || std::fs::read_to_string(&stop).is_ok_and(|text| text.contains("\"asked\":[{"));
         while !is_asked() {
             tokio::time::sleep(Duration::from_millis(5)).await;
         }

@@ -130,6 +130,7 @@ impl Rig {
                 path: "/dev/termination-log".into(),
                 fallback_to_logs: false,
             },
+            memory: None,
         }
     }
 

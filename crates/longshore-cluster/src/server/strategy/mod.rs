@@ -6,6 +6,7 @@ mod budgets;
 mod data;
 mod namespaces;
 mod pod_defaults;
+mod pod_handlers;
 mod pod_rules;
 mod pods;
 mod workloads;

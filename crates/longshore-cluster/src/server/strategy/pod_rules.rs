@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 
 use serde_json::Value;
 
+use super::pod_handlers::{self, Place};
 use crate::server::{error::Cause, meta, names::NameRule};
 
 const PULL_POLICIES: &[&str] = &["Always", "IfNotPresent", "Never"];
@@ -19,11 +20,15 @@ pub(super) fn violations(spec: &Value, path: &str) -> Vec<Cause> {
         causes.push(Cause::required(&format!("{path}.containers"), ""));
     }
     let mut names = BTreeSet::new();
-    for list in ["containers", "initContainers"] {
+    let grace = spec
+        .get("terminationGracePeriodSeconds")
+        .and_then(Value::as_i64);
+    for (list, place) in [("containers", Place::Main), ("initContainers", Place::Init)] {
         for (index, container) in items(spec, list).enumerate() {
             let field = format!("{path}.{list}[{index}]");
             name_violations(container, &field, &mut names, &mut causes);
             container_violations(container, &field, &volumes, &mut causes);
+            pod_handlers::of_container(container, place, grace, &field, &mut causes);
         }
     }
     let one_of = |key: &str, known: &[&str], causes: &mut Vec<Cause>| {
@@ -43,6 +48,7 @@ pub(super) fn violations(spec: &Value, path: &str) -> Vec<Cause> {
         let field = format!("{path}.activeDeadlineSeconds");
         check_range(&field, seconds, i64::from(i32::MAX), &mut causes);
     }
+    pod_handlers::of_pod(spec, path, &mut causes);
     for (index, toleration) in items(spec, "tolerations").enumerate() {
         let value = meta::text(toleration, "/value");
         if meta::text(toleration, "/operator") == "Exists" && !value.is_empty() {
@@ -54,7 +60,7 @@ pub(super) fn violations(spec: &Value, path: &str) -> Vec<Cause> {
     causes
 }
 
-fn items<'a>(parent: &'a Value, list: &str) -> impl Iterator<Item = &'a Value> {
+pub(super) fn items<'a>(parent: &'a Value, list: &str) -> impl Iterator<Item = &'a Value> {
     let list = parent.get(list).and_then(Value::as_array);
     list.into_iter().flatten()
 }

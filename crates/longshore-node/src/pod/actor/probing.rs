@@ -1,17 +1,13 @@
 //! The actor's part in probes: which containers are probed, and what an outcome means.
 
-use jiff::Timestamp;
 use kube::runtime::events::EventType;
 
 use super::Actor;
 use crate::{
     clock,
-    pod::model::{AttemptState, Ending},
+    pod::model::{AttemptState, HookState},
     probes::{Health, Kind, Outcome, Verdict},
-    shim::{
-        ExecTarget,
-        protocol::{AttemptId, Command},
-    },
+    shim::{ExecTarget, protocol::AttemptId},
 };
 
 const KINDS: [Kind; 3] = [Kind::Startup, Kind::Liveness, Kind::Readiness];
@@ -20,14 +16,11 @@ impl Actor {
     /// Takes over what an earlier node has published about containers that still run.
     pub(super) fn recall_health(&mut self) {
         let status = self.pod.status.as_ref();
-        let known = status.and_then(|it| it.container_statuses.as_ref());
-        for published in known.into_iter().flatten() {
-            let Some(wish) = self
-                .desired
-                .main
-                .iter()
-                .find(|it| it.name == published.name)
-            else {
+        let main = status.and_then(|it| it.container_statuses.as_ref());
+        let init = status.and_then(|it| it.init_container_statuses.as_ref());
+        let known = main.into_iter().chain(init).flatten();
+        for published in known {
+            let Some(wish) = self.desired.find(&published.name) else {
                 continue;
             };
             let Ok(attempt) = u32::try_from(published.restart_count) else {
@@ -44,7 +37,11 @@ impl Actor {
                     container: wish.name.clone(),
                     attempt,
                 };
-                self.local.health.insert(id, health);
+                self.local.health.insert(id.clone(), health);
+                // Else it would not have been published as running.
+                if wish.post_start.is_some() {
+                    self.local.post_start.insert(id, HookState::Done);
+                }
             }
         }
     }
@@ -53,18 +50,17 @@ impl Actor {
     pub(super) fn sync_probers(&mut self) {
         let mut wanted = Vec::new();
         let mut inits = Vec::new();
-        for wish in self
-            .desired
-            .main
-            .iter()
-            .filter(|_| self.local.stop.is_none())
-        {
+        let lasting = self.desired.lasting();
+        for wish in lasting.filter(|_| self.local.stop.is_none()) {
             let Some(last) = self.local.last(&wish.name) else {
                 continue;
             };
             let AttemptState::Running(started) = &last.state else {
                 continue;
             };
+            if !self.local.is_up(wish, last.number) {
+                continue;
+            }
             let id = AttemptId {
                 container: wish.name.clone(),
                 attempt: last.number,
@@ -80,22 +76,27 @@ impl Actor {
         for (id, kind) in self.probers.retain(&wanted) {
             let index = wanted.iter().position(|it| *it == (id.clone(), kind));
             let init = index.and_then(|index| inits.get(index).copied());
-            let wish = self.desired.main.iter().find(|it| it.name == id.container);
+            let wish = self.desired.find(&id.container);
             let wish = wish.and_then(|it| it.probes.get(kind).cloned());
             if let (Some(init), Some(wish)) = (init, wish) {
-                let exec = ExecTarget {
-                    shim_command: self.shared.config.shim_command.clone(),
-                    init,
-                };
+                let exec = self.exec_target(init);
                 self.probers.begin(id, kind, wish, self.pod_ip, exec);
             }
+        }
+    }
+
+    /// A container as somewhere to run a command.
+    pub(super) fn exec_target(&self, init: i32) -> ExecTarget {
+        ExecTarget {
+            shim_command: self.shared.config.shim_command.clone(),
+            init,
         }
     }
 
     /// Takes an answer.
     pub(super) fn learn_probe(&mut self, outcome: Outcome) {
         let Outcome { id, kind, result } = outcome;
-        let Some(wish) = self.desired.main.iter().find(|it| it.name == id.container) else {
+        let Some(wish) = self.desired.find(&id.container) else {
             return;
         };
         if self
@@ -113,35 +114,5 @@ impl Actor {
             let note = format!("{} probe failed: {why}", kind.as_str());
             self.announce(EventType::Warning, "Unhealthy", note);
         }
-    }
-
-    /// Sends one container its stop signal, because its startup or liveness probe has failed.
-    pub(super) async fn end(&mut self, id: AttemptId, now: Timestamp) {
-        let kind = self.local.health.get(&id).and_then(|it| it.doom);
-        let kind = kind.map_or("liveness", |(kind, _)| match kind {
-            Kind::Startup => "startup",
-            Kind::Liveness | Kind::Readiness => "liveness",
-        });
-        let ending = Ending {
-            since: now,
-            is_killed: false,
-        };
-        self.local.ending.insert(id.clone(), ending);
-        let note = format!(
-            "Container {} failed {kind} probe, will be restarted",
-            id.container
-        );
-        self.announce(EventType::Normal, "Killing", note);
-        let wish = self.desired.containers().find(|it| it.name == id.container);
-        let signal = wish.map_or(nix::libc::SIGTERM, |it| it.stop_signal);
-        self.send(Command::Signal { id, signal }).await;
-    }
-
-    /// Kills one container that did not end after its stop signal.
-    pub(super) async fn kill_one(&mut self, id: AttemptId) {
-        if let Some(ending) = self.local.ending.get_mut(&id) {
-            ending.is_killed = true;
-        }
-        self.send(Command::Kill { id }).await;
     }
 }

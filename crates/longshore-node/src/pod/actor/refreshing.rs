@@ -1,4 +1,4 @@
-//! The actor's part in volumes whose content changes: tokens are renewed.
+//! The actor's part in volumes whose content changes: tokens are renewed, and what has changed is read again.
 
 use jiff::Timestamp;
 use longshore_k8s::Backoff;
@@ -36,10 +36,14 @@ impl Actor {
 
     pub(super) fn learn_refreshed(&mut self, result: Result<(Tokens, Vec<Refusal>), Refusal>) {
         self.local.refresh.is_in_flight = false;
+        let is_outdated = std::mem::take(&mut self.local.refresh.is_outdated);
         match result {
             Ok((tokens, missing)) => {
                 self.local.refresh.n_failures = 0;
                 self.keep_tokens(tokens);
+                if is_outdated {
+                    self.local.refresh.due_at = Some(clock::now());
+                }
                 for refusal in missing {
                     let why = refusal.message;
                     tracing::warn!(pod = %self.this.name, why, "a volume stays as it was");

@@ -1,6 +1,8 @@
 //! A pod in any situation, for the tables of its two pure functions.
 
+mod hooks;
 mod next_steps;
+mod sidecars;
 mod told;
 
 use jiff::{SignedDuration, Timestamp};
@@ -8,8 +10,8 @@ use k8s_openapi::api::core::v1::Pod;
 use serde_json::{Value, json};
 
 use super::{
-    decide::{Plan, decide},
-    model::{AttemptState, Desired, Local, Preparation, Stop, StopCause},
+    decide::{Action, Plan, decide},
+    model::{AttemptState, Desired, Ending, HookState, Local, Preparation, Stop, StopCause},
     status,
 };
 use crate::{
@@ -81,6 +83,7 @@ impl Case {
         self.local.preparation = Preparation::Failed {
             refusal,
             n_failures: 1,
+            since: t(again_at - 1),
             again_at,
         };
         self
@@ -120,7 +123,16 @@ impl Case {
         self
     }
 
+    /// Its containers got their stop signal.
     fn stopping(mut self, cause: StopCause, since: i64) -> Self {
+        self = self.stop_begun(cause, since);
+        for id in self.local.live().collect::<Vec<_>>() {
+            self.local.ending.insert(id, Ending::asked(t(since)));
+        }
+        self
+    }
+
+    fn stop_begun(mut self, cause: StopCause, since: i64) -> Self {
         self.local.stop = Some(Stop {
             cause,
             since: t(since),
@@ -133,6 +145,31 @@ impl Case {
         if let Some(stop) = &mut self.local.stop {
             stop.is_killed = true;
         }
+        for ending in self.local.ending.values_mut() {
+            ending.is_killed = true;
+        }
+        self
+    }
+
+    /// The end of a run has begun: its hook, and when it got its stop signal.
+    fn ending(
+        mut self,
+        container: &str,
+        since: i64,
+        hook: Option<HookState>,
+        asked_at: Option<i64>,
+    ) -> Self {
+        let ending = Ending {
+            hook,
+            asked_at: asked_at.map(t),
+            ..Ending::begun(t(since))
+        };
+        self.local.ending.insert(id(container, 0), ending);
+        self
+    }
+
+    fn post_start(mut self, container: &str, state: HookState) -> Self {
+        self.local.post_start.insert(id(container, 0), state);
         self
     }
 
@@ -163,6 +200,11 @@ impl Case {
         status::build(&self.desired(), &self.local, "u", ips, t(now))
     }
 
+    /// The plan in short: actions, and the second to wake at.
+    fn next(&self, now: i64) -> String {
+        short(&self.plan(now))
+    }
+
     fn plan(&self, now: i64) -> Plan {
         let (mut local, status) = (self.local.clone(), self.status(now));
         if local.publication.written.as_ref() != Some(&status) {
@@ -170,4 +212,34 @@ impl Case {
         }
         decide(&self.desired(), &local, &status, t(now))
     }
+}
+
+/// The plan in short: actions, and the second to wake at.
+fn short(plan: &Plan) -> String {
+    let mut words: Vec<String> = plan
+        .actions
+        .iter()
+        .map(|action| match action {
+            Action::Prepare => "prepare".into(),
+            Action::Start(id) => format!("start {id}"),
+            Action::Stop(cause) => format!("stop {cause:?}"),
+            Action::Refresh => "refresh".into(),
+            Action::PostStart(id) => format!("post-start {id}"),
+            Action::End(id) => format!("end {id}"),
+            Action::PreStop(id) => format!("pre-stop {id}"),
+            Action::Ask(id) => format!("ask {id}"),
+            Action::KillOne(id) => format!("kill {id}"),
+            Action::Kill => "kill".into(),
+            Action::Publish(status) => {
+                format!("publish {}", status["phase"].as_str().expect("a phase"))
+            }
+            Action::DeleteObject => "delete".into(),
+            Action::Release => "release".into(),
+            Action::Forget => "forget".into(),
+        })
+        .collect();
+    if let Some(at) = plan.wake_at {
+        words.push(format!("wake {}", at.duration_since(t(0)).as_secs()));
+    }
+    words.join(", ")
 }

@@ -2,38 +2,8 @@
 
 use serde_json::json;
 
-use super::{Plan, StopCause, id, pod, t};
-use crate::{
-    pod::{decide::Action, model::Ending},
-    probes::Kind,
-};
-
-/// The plan in short: actions, and the second to wake at.
-fn short(plan: &Plan) -> String {
-    let mut words: Vec<String> = plan
-        .actions
-        .iter()
-        .map(|action| match action {
-            Action::Prepare => "prepare".into(),
-            Action::Start(id) => format!("start {id}"),
-            Action::Refresh => "refresh".into(),
-            Action::Stop(cause) => format!("stop {cause:?}"),
-            Action::End(id) => format!("end {id}"),
-            Action::KillOne(id) => format!("kill {id}"),
-            Action::Kill => "kill".into(),
-            Action::Publish(status) => {
-                format!("publish {}", status["phase"].as_str().expect("a phase"))
-            }
-            Action::DeleteObject => "delete".into(),
-            Action::Release => "release".into(),
-            Action::Forget => "forget".into(),
-        })
-        .collect();
-    if let Some(at) = plan.wake_at {
-        words.push(format!("wake {}", at.duration_since(t(0)).as_secs()));
-    }
-    words.join(", ")
-}
+use super::{Ending, Preparation, StopCause, id, pod, t};
+use crate::{pod::decide::prepare_wait, probes::Kind, refusal::Refusal};
 
 #[test]
 #[expect(clippy::too_many_lines, reason = "one row per situation")]
@@ -216,7 +186,7 @@ fn each_situation_has_its_next_step() {
                 .stopping(Deleted, 2)
                 .told(),
             3,
-            "kill",
+            "kill main/0",
         ),
         (
             "killed",
@@ -305,7 +275,7 @@ fn each_situation_has_its_next_step() {
         ("gone and ended", ran(137).gone(), 2, "forget"),
         ("gone before it began", never().gone(), 0, "forget"),
     ] {
-        assert_eq!(short(&case.plan(now)), expected, "{situation}");
+        assert_eq!(case.next(now), expected, "{situation}");
     }
 }
 
@@ -334,19 +304,23 @@ fn a_container_that_a_probe_gives_up_gets_its_grace() {
     health.learn(&wish.probes, Kind::Liveness, false, t(2));
     case.local.health.insert(id("main", 0), health);
     let case = case.told();
-    assert_eq!(short(&case.plan(2)), "end main/0");
+    assert_eq!(case.next(2), "end main/0");
     let mut asked = case;
-    let ending = |is_killed| Ending {
-        since: t(2),
-        is_killed,
-    };
-    asked.local.ending.insert(id("main", 0), ending(false));
-    assert_eq!(short(&asked.plan(3)), "wake 7");
-    assert_eq!(short(&asked.plan(7)), "kill main/0");
-    asked.local.ending.insert(id("main", 0), ending(true));
-    assert_eq!(short(&asked.plan(8)), "");
+    asked
+        .local
+        .ending
+        .insert(id("main", 0), Ending::begun(t(2)));
+    assert_eq!(asked.next(2), "ask main/0");
+    asked
+        .local
+        .ending
+        .insert(id("main", 0), Ending::asked(t(2)));
+    assert_eq!(asked.next(3), "wake 7");
+    assert_eq!(asked.next(7), "kill main/0");
+    let asked = asked.killed();
+    assert_eq!(asked.next(8), "");
     let again = asked.exited("main", 0, 137, 1, 8).told();
-    assert_eq!(short(&again.plan(8)), "start main/1");
+    assert_eq!(again.next(8), "start main/1");
 }
 
 #[test]
@@ -382,6 +356,28 @@ fn volumes_are_refreshed_when_that_is_due_and_once_at_a_time() {
             "release",
         ),
     ] {
-        assert_eq!(short(&case.plan(now)), expected, "{situation}");
+        assert_eq!(case.next(now), expected, "{situation}");
     }
+}
+
+#[test]
+fn an_image_is_tried_again_as_a_kubelet_pulls_again() {
+    let refusal = Refusal::image("main", "no entry");
+    let waits: Vec<u64> = (1..8)
+        .map(|n| prepare_wait(&refusal, n).as_secs())
+        .collect();
+    assert_eq!(waits, [10, 20, 40, 80, 160, 300, 300]);
+    assert_eq!(prepare_wait(&Refusal::pod("no"), 1).as_secs(), 1);
+    let mut case = pod("Never");
+    case.local.preparation = Preparation::Failed {
+        refusal,
+        n_failures: 1,
+        since: t(0),
+        again_at: Some(t(10)),
+    };
+    let told = case.told();
+    // First the reason turns, then the node tries again.
+    assert_eq!(told.next(0), "wake 1");
+    assert_eq!(told.next(1), "publish Pending, wake 10");
+    assert!(told.next(10).starts_with("prepare"));
 }

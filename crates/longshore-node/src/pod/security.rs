@@ -1,0 +1,295 @@
+//! Whom the program of a container runs as and what it may do: what its security context says, as far as this node can.
+
+use k8s_openapi::api::core::v1::{Capabilities, Container, PodSpec};
+use nix::unistd::{getegid, geteuid};
+
+use super::unsupported::supplemental_groups;
+use crate::{
+    profile::Profile,
+    refusal::Refusal,
+    shim::{
+        capabilities::{bit, of_runtimes, of_status},
+        protocol::UserSpec,
+    },
+};
+
+/// The word that stands for all capabilities.
+const ALL: &str = "ALL";
+
+/// What the node itself is and may do.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Powers {
+    profile: Profile,
+    uid: u32,
+    gid: u32,
+    /// Its capabilities.
+    held: u64,
+}
+
+impl Powers {
+    pub(crate) fn of_this_process(profile: Profile) -> Self {
+        let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+        Self {
+            profile,
+            uid: geteuid().as_raw(),
+            gid: getegid().as_raw(),
+            held: of_status(&status, "CapEff").unwrap_or(0),
+        }
+    }
+
+    /// What a container may be left with: in a user namespace it has everything, over nothing.
+    fn most(self) -> u64 {
+        match self.profile {
+            Profile::User => u64::MAX,
+            Profile::Full | Profile::None => self.held,
+        }
+    }
+
+    /// What a container may be given.
+    fn grants(self) -> u64 {
+        match self.profile {
+            Profile::User => 0,
+            Profile::Full | Profile::None => self.held,
+        }
+    }
+}
+
+/// The identity of a container's program.
+pub(crate) fn user(
+    container: &Container,
+    spec: &PodSpec,
+    powers: Powers,
+) -> Result<UserSpec, Refusal> {
+    let own = container.security_context.as_ref();
+    let pod = spec.security_context.as_ref();
+    let refused = |why: String| Refusal::config(&container.name, why);
+    let id = |n: i64| u32::try_from(n).ok();
+    let uid = own
+        .and_then(|s| s.run_as_user)
+        .or(pod.and_then(|s| s.run_as_user))
+        .and_then(id);
+    let gid = own
+        .and_then(|s| s.run_as_group)
+        .or(pod.and_then(|s| s.run_as_group))
+        .and_then(id);
+    let non_root = own
+        .and_then(|s| s.run_as_non_root)
+        .or(pod.and_then(|s| s.run_as_non_root));
+    if non_root == Some(true) && uid.unwrap_or(powers.uid) == 0 {
+        let why = "runAsNonRoot is set and the container would run as root: set runAsUser";
+        return Err(refused(why.into()));
+    }
+    let is_other =
+        uid.is_some_and(|uid| uid != powers.uid) || gid.is_some_and(|gid| gid != powers.gid);
+    if powers.profile == Profile::None && powers.uid != 0 && is_other {
+        return Err(refused(format!(
+            "expected runAsUser {} and runAsGroup {} or none: this node runs as an ordinary user and may not make \
+             namespaces (profile none)",
+            powers.uid, powers.gid
+        )));
+    }
+    let groups = match powers.profile {
+        Profile::Full => supplemental_groups(spec)
+            .into_iter()
+            .filter_map(id)
+            .collect(),
+        Profile::User | Profile::None => Vec::new(),
+    };
+    let wanted = own.and_then(|s| s.capabilities.as_ref());
+    let wanted = wanted
+        .map(|wanted| capabilities(wanted, powers))
+        .transpose();
+    let wanted = wanted.map_err(refused)?;
+    // Who holds no capability cannot limit what programs with privileges would get. Such programs must not get any, then.
+    let cannot_limit = wanted.is_some() && powers.most() == 0;
+    Ok(UserSpec {
+        uid,
+        gid,
+        groups,
+        no_new_privileges: cannot_limit
+            || own.is_some_and(|s| s.allow_privilege_escalation == Some(false)),
+        capabilities: wanted.filter(|_| !cannot_limit),
+    })
+}
+
+/// The capabilities of a container that names some: those of container runtimes, with and without the named ones.
+fn capabilities(wanted: &Capabilities, powers: Powers) -> Result<u64, String> {
+    let (added, dropped) = (
+        named(wanted.add.as_deref())?,
+        named(wanted.drop.as_deref())?,
+    );
+    let missing = added.iter().find(|(_, bit)| bit & !powers.grants() != 0);
+    if let Some((name, _)) = missing {
+        return Err(format!(
+            "the node cannot give the capability {name}, because it does not have it itself (profile {})",
+            powers.profile
+        ));
+    }
+    let is_all = |list: &[(&str, u64)]| list.iter().any(|(name, _)| *name == ALL);
+    let base = match (is_all(&dropped), is_all(&added)) {
+        (true, _) => 0,
+        (false, true) => u64::MAX,
+        (false, false) => of_runtimes(),
+    };
+    let single = |list: &[(&str, u64)]| {
+        let single = list.iter().filter(|(name, _)| *name != ALL);
+        single.fold(0, |all, (_, bit)| all | bit)
+    };
+    Ok((base | single(&added)) & !single(&dropped) & powers.most())
+}
+
+/// Names with their bits.
+fn named(list: Option<&[String]>) -> Result<Vec<(&str, u64)>, String> {
+    let names = list.unwrap_or_default().iter();
+    names.map(|name| known(name)).collect()
+}
+
+/// A name with its bit; `ALL` has none.
+fn known(name: &str) -> Result<(&str, u64), String> {
+    let plain = name.strip_prefix("CAP_").unwrap_or(name);
+    if plain == ALL {
+        return Ok((ALL, 0));
+    }
+    match bit(plain) {
+        Some(bit) => Ok((plain, bit)),
+        None => Err(format!(
+            "expected the name of a capability, as NET_ADMIN, found {name:?}"
+        )),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, from_value, json};
+
+    use super::*;
+
+    const ROOT: Powers = Powers {
+        profile: Profile::Full,
+        uid: 0,
+        gid: 0,
+        held: 0x1ff_ffff_ffff,
+    };
+    const ANYONE: Powers = Powers {
+        profile: Profile::User,
+        uid: 1000,
+        gid: 1000,
+        held: 0,
+    };
+    const PLAIN: Powers = Powers {
+        profile: Profile::None,
+        ..ANYONE
+    };
+
+    fn of(pod: &Value, container: &Value, powers: Powers) -> Result<UserSpec, String> {
+        let spec: PodSpec = from_value(json!({
+            "securityContext": pod, "containers": [{"name": "c", "securityContext": container}],
+        }))
+        .unwrap();
+        user(&spec.containers[0], &spec, powers).map_err(|refusal| refusal.message)
+    }
+
+    #[test]
+    fn the_container_comes_before_the_pod() {
+        let pod = json!({"runAsUser": 1, "runAsGroup": 2, "supplementalGroups": [3], "fsGroup": 4});
+        let user = of(&pod, &json!({"runAsUser": 5}), ROOT).unwrap();
+        assert_eq!((user.uid, user.gid), (Some(5), Some(2)));
+        assert_eq!(user.groups, [3, 4]);
+        assert!(!user.no_new_privileges && user.capabilities.is_none());
+        let user = of(
+            &json!({}),
+            &json!({"allowPrivilegeEscalation": false}),
+            ROOT,
+        );
+        assert!(user.unwrap().no_new_privileges);
+    }
+
+    #[test]
+    fn what_the_node_cannot_do_is_refused() {
+        let no = json!({});
+        for (pod, container, powers, expected) in [
+            (
+                json!({"runAsNonRoot": true}),
+                no.clone(),
+                ROOT,
+                "set runAsUser",
+            ),
+            (json!({"runAsNonRoot": true}), no.clone(), ANYONE, ""),
+            (
+                json!({"runAsNonRoot": true}),
+                json!({"runAsNonRoot": false}),
+                ROOT,
+                "",
+            ),
+            (json!({"runAsUser": 7}), no.clone(), ANYONE, ""),
+            (
+                json!({"runAsUser": 7}),
+                no.clone(),
+                PLAIN,
+                "expected runAsUser 1000",
+            ),
+            (json!({"runAsUser": 1000}), no.clone(), PLAIN, ""),
+            (
+                json!({"runAsGroup": 7}),
+                no.clone(),
+                PLAIN,
+                "runAsGroup 1000",
+            ),
+            (
+                no.clone(),
+                json!({"capabilities": {"add": ["NET_ADMIN"]}}),
+                ANYONE,
+                "cannot give the capability NET_ADMIN",
+            ),
+            (
+                no.clone(),
+                json!({"capabilities": {"add": ["FLY"]}}),
+                ROOT,
+                "found \"FLY\"",
+            ),
+            (
+                no.clone(),
+                json!({"capabilities": {"drop": ["ALL"]}}),
+                PLAIN,
+                "",
+            ),
+        ] {
+            let told = of(&pod, &container, powers).map_or_else(|why| why, |_| String::new());
+            let holds = told.contains(expected) && told.is_empty() == expected.is_empty();
+            assert!(holds, "{pod} {container} {powers:?}: {told}");
+        }
+    }
+
+    #[test]
+    fn capabilities_are_those_of_runtimes_with_and_without_the_named_ones() {
+        let bits = |names: &[&str]| names.iter().filter_map(|it| bit(it)).fold(0, |a, b| a | b);
+        for (wanted, expected) in [
+            (json!({}), of_runtimes()),
+            (json!({"drop": ["ALL"]}), 0),
+            (
+                json!({"drop": ["ALL"], "add": ["NET_BIND_SERVICE"]}),
+                bits(&["NET_BIND_SERVICE"]),
+            ),
+            (
+                json!({"drop": ["CHOWN"]}),
+                of_runtimes() & !bits(&["CHOWN"]),
+            ),
+            (
+                json!({"add": ["CAP_NET_ADMIN"]}),
+                of_runtimes() | bits(&["NET_ADMIN"]),
+            ),
+            (json!({"add": ["ALL"], "drop": ["CHOWN"]}), ROOT.held & !1),
+        ] {
+            let user = of(&json!({}), &json!({"capabilities": wanted}), ROOT).unwrap();
+            assert_eq!(user.capabilities, Some(expected), "{wanted}");
+        }
+        // Without rights to give up, programs with privileges of their own are kept from using them.
+        let user = of(
+            &json!({}),
+            &json!({"capabilities": {"drop": ["ALL"]}}),
+            PLAIN,
+        )
+        .unwrap();
+        assert_eq!((user.capabilities, user.no_new_privileges), (None, true));
+    }
+}

@@ -1,0 +1,145 @@
+//! What a pod says about the files and the rights of its programs, and what of it changes while they run.
+
+use k8s_openapi::api::core::v1::{ConfigMap, Pod, Secret};
+use kube::{
+    Api,
+    api::{Patch, PatchParams},
+};
+use longshore_node::{LogOptions, Profile};
+use serde_json::json;
+
+use crate::node_rig::{Rig, end, is, script};
+
+#[tokio::test]
+async fn volumes_follow_what_they_show_and_sub_paths_do_not() {
+    let rig = Rig::new();
+    let node = rig.start().await;
+    if !node.has_mounts() {
+        return;
+    }
+    rig.create::<ConfigMap>(json!({"metadata": {"name": "conf"}, "data": {"key": "1\n"}}))
+        .await;
+    let mut spec = script(
+        "cat /conf/key; until grep -q 2 /conf/key && grep -q new /info/labels && test -e /late/token; \
+         do sleep 0.05; done; cat /conf/key /one /late/token",
+    );
+    let labels = json!([{"path": "labels", "fieldRef": {"fieldPath": "metadata.labels"}}]);
+    spec["volumes"] = json!([
+        {"name": "conf", "configMap": {"name": "conf"}},
+        {"name": "late", "secret": {"secretName": "late", "optional": true}},
+        {"name": "info", "downwardAPI": {"items": labels}},
+    ]);
+    spec["containers"][0]["volumeMounts"] = json!([
+        {"name": "conf", "mountPath": "/conf"},
+        {"name": "conf", "mountPath": "/one", "subPath": "key"},
+        {"name": "late", "mountPath": "/late"},
+        {"name": "info", "mountPath": "/info"},
+    ]);
+    rig.run("follows", spec).await;
+    rig.until_phase("follows", "Running").await;
+    let params = PatchParams::default();
+    let patch = Patch::Merge(json!({"data": {"key": "2\n"}}));
+    let maps = Api::<ConfigMap>::default_namespaced(rig.client.clone());
+    maps.patch("conf", &params, &patch).await.expect("patched");
+    let late = json!({"metadata": {"name": "late"}, "data": {"token": "M3JkCg=="}});
+    rig.create::<Secret>(late).await;
+    let patch = Patch::Merge(json!({"metadata": {"labels": {"is": "new"}}}));
+    let pods: Api<Pod> = rig.pods();
+    pods.patch("follows", &params, &patch)
+        .await
+        .expect("patched");
+    rig.until_phase("follows", "Succeeded").await;
+    let log = node.log("follows", LogOptions::default()).await;
+    assert_eq!(log, "1\n2\n1\n3rd\n");
+    node.stop().await;
+}
+
+#[tokio::test]
+async fn a_program_has_no_more_rights_than_its_pod_says() {
+    let rig = Rig::new();
+    let node = rig.start().await;
+    if !node.has_mounts() {
+        return;
+    }
+    let bare = "grep -q 'CapBnd:.0000000000000000' /proc/self/status && grep -q 'CapEff:.0000000000000000' \
+                /proc/self/status && grep -q 'NoNewPrivs:.1' /proc/self/status";
+    let mut spec = script(&format!("{bare} && echo bare; sleep 600"));
+    spec["terminationGracePeriodSeconds"] = json!(0);
+    spec["containers"][0]["securityContext"] = json!({
+        "capabilities": {"drop": ["ALL"]}, "allowPrivilegeEscalation": false, "readOnlyRootFilesystem": true,
+    });
+    // A command that runs in it later has no more.
+    spec["containers"][0]["readinessProbe"] = json!({
+        "exec": {"command": ["sh", "-c", bare]}, "periodSeconds": 1, "timeoutSeconds": 10,
+    });
+    rig.run("bare", spec).await;
+    rig.until("bare", "ready", |s| is(s, "Ready", "True")).await;
+    let log = node.log("bare", LogOptions::default()).await;
+    assert_eq!(log, "bare\n");
+    node.stop().await;
+}
+
+#[tokio::test]
+async fn a_volume_belongs_to_the_group_of_the_pod() {
+    let rig = Rig::new();
+    let node = rig.start().await;
+    if node.node.profile() != Profile::Full {
+        println!("SKIPPED: only root gives files to groups");
+        return;
+    }
+    let secret = json!({"metadata": {"name": "key"}, "data": {"token": "M3JkCg=="}});
+    rig.create::<Secret>(secret).await;
+    let mut spec = script(
+        "stat -Lc '%g %a' /key/token /work; cat /key/token; echo x > /work/x; stat -c %g /work/x",
+    );
+    spec["securityContext"] = json!({"runAsUser": 4321, "runAsGroup": 4321, "fsGroup": 1234});
+    spec["volumes"] = json!([
+        {"name": "key", "secret": {"secretName": "key", "defaultMode": 0o400}},
+        {"name": "work", "emptyDir": {}},
+    ]);
+    spec["containers"][0]["volumeMounts"] = json!([
+        {"name": "key", "mountPath": "/key"}, {"name": "work", "mountPath": "/work"},
+    ]);
+    rig.run("group", spec).await;
+    rig.until_phase("group", "Succeeded").await;
+    let log = node.log("group", LogOptions::default()).await;
+    assert_eq!(log, "1234 440\n1234 2777\n3rd\n1234\n");
+    node.stop().await;
+}
+
+#[tokio::test]
+async fn aliases_are_in_the_hosts_file_of_the_pod() {
+    let rig = Rig::new();
+    let node = rig.start().await;
+    if !node.has_mounts() {
+        return;
+    }
+    let mut spec = script("cat /etc/hosts");
+    spec["hostAliases"] = json!([{"ip": "10.9.8.7", "hostnames": ["foo", "bar"]}]);
+    rig.run("aliases", spec).await;
+    rig.until_phase("aliases", "Succeeded").await;
+    let log = node.log("aliases", LogOptions::default()).await;
+    assert!(log.ends_with("10.9.8.7\tfoo\tbar\n"), "{log}");
+    node.stop().await;
+}
+
+#[tokio::test]
+async fn a_container_that_uses_too_much_memory_is_told_as_killed_for_it() {
+    let rig = Rig::new();
+    let node = rig.start().await;
+    if !node.node.limits_memory() {
+        println!("SKIPPED: no cgroup of version 2 with the memory controller");
+        return;
+    }
+    // It keeps all of an endless line.
+    let mut spec = script("tail /dev/zero");
+    spec["containers"][0]["resources"] = json!({"limits": {"memory": "32Mi"}});
+    rig.run("hungry", spec).await;
+    let status = rig.until_phase("hungry", "Failed").await;
+    let end = end(&status, 0);
+    assert_eq!(
+        (&end["exitCode"], &end["reason"]),
+        (&json!(137), &json!("OOMKilled"))
+    );
+    node.stop().await;
+}
