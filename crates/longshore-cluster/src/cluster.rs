@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use crate::server::{
     ApiService, Authorization, Clock, Durability, Listening, OpenError, PodIdentity, PodLogs,
-    ServeConfig, ServeError, Server, Serving, Settings, wire,
+    PodStreams, ServeConfig, ServeError, Server, Serving, Settings, wire,
 };
 
 /// An embedded cluster: an API server and its objects. Clones share it.
@@ -118,6 +118,11 @@ impl Cluster {
     /// Sets the source that answers `GET pods/{name}/log` from now on. Without a source the answer is 503.
     pub fn set_pod_logs(&self, logs: Arc<dyn PodLogs>) {
         self.server.set_pod_logs(logs);
+    }
+
+    /// Sets who answers `exec`, `attach`, `portforward` and `proxy` from now on. Without that the answer is 503.
+    pub fn set_pod_streams(&self, streams: Arc<dyn PodStreams>) {
+        self.server.set_pod_streams(streams);
     }
 }
 

@@ -150,6 +150,15 @@ impl ApiError {
         ApiError::new(429, "TooManyRequests", message).with_details(json!({"retryAfterSeconds": 1}))
     }
 
+    /// More streams into one pod than are served.
+    pub(crate) fn too_many_streams(pod: &str, limit: usize) -> ApiError {
+        let message = format!(
+            "pod {pod:?} has {limit} open streams (exec, attach, port-forward, proxy), which is the most that it may have: \
+             close some, or try again later"
+        );
+        ApiError::new(429, "TooManyRequests", message).with_details(json!({"retryAfterSeconds": 1}))
+    }
+
     /// A request that took longer than requests may.
     pub(crate) fn timed_out() -> ApiError {
         let message = "request did not complete within the allotted timeout";

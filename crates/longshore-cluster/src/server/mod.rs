@@ -26,6 +26,7 @@ mod schema;
 mod selectors;
 mod store;
 mod strategy;
+mod streams;
 mod subresources;
 mod tables;
 #[cfg(test)]
@@ -59,6 +60,9 @@ pub use self::http::service::ApiService;
 pub use self::wire::{Limits, Listening, ServeConfig, ServeError, Serving};
 pub use logs::{LogError, LogOptions, LogStream, PodLogs};
 pub use store::{Durability, OpenError};
+pub use streams::{
+    PodConnection, PodDuplex, PodStreams, Process, StreamError, StreamSet, TerminalSize,
+};
 
 /// Where the server takes the time of day from.
 pub type Clock = Arc<dyn Fn() -> Timestamp + Send + Sync>;
@@ -97,6 +101,8 @@ pub(crate) struct Server {
     bookmark_interval: Duration,
     openapi: openapi::Documents,
     pod_logs: RwLock<Option<Arc<dyn PodLogs>>>,
+    pod_streams: RwLock<Option<Arc<dyn PodStreams>>>,
+    places: streams::Places,
 }
 
 impl fmt::Debug for Server {
@@ -160,6 +166,8 @@ impl Server {
             bookmark_interval: settings.bookmark_interval,
             openapi: openapi::Documents::default(),
             pod_logs: RwLock::new(None),
+            pod_streams: RwLock::new(None),
+            places: streams::Places::default(),
         });
         server
             .restore(&loaded)
@@ -302,6 +310,20 @@ impl Server {
 
     fn pod_logs(&self) -> Option<Arc<dyn PodLogs>> {
         self.pod_logs
+            .read()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone()
+    }
+
+    pub(crate) fn set_pod_streams(&self, streams: Arc<dyn PodStreams>) {
+        *self
+            .pod_streams
+            .write()
+            .unwrap_or_else(PoisonError::into_inner) = Some(streams);
+    }
+
+    fn pod_streams(&self) -> Option<Arc<dyn PodStreams>> {
+        self.pod_streams
             .read()
             .unwrap_or_else(PoisonError::into_inner)
             .clone()

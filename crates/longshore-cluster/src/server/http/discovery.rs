@@ -230,6 +230,9 @@ fn categories(resource: &Resource) -> Vec<String> {
     categories
 }
 
+/// A proxy takes every method.
+const PROXY_VERBS: &[&str] = &["create", "delete", "get", "patch", "update"];
+
 fn describe_subresources(resource: &Resource) -> Vec<Value> {
     let part = |name: &str, kind: &str, verbs: &[&str]| {
         json!({
@@ -259,6 +262,17 @@ fn describe_subresources(resource: &Resource) -> Vec<Value> {
             &["get", "patch", "update"],
         ));
         parts.push(part("log", "Pod", &["get"]));
+        parts.push(part("exec", "PodExecOptions", &["create", "get"]));
+        parts.push(part("attach", "PodAttachOptions", &["create", "get"]));
+        parts.push(part(
+            "portforward",
+            "PodPortForwardOptions",
+            &["create", "get"],
+        ));
+        parts.push(part("proxy", "PodProxyOptions", PROXY_VERBS));
+    }
+    if resource.kind == "Service" && resource.group.is_empty() {
+        parts.push(part("proxy", "ServiceProxyOptions", PROXY_VERBS));
     }
     if resource.kind == "ServiceAccount" && resource.group.is_empty() {
         let mut token = part("token", "TokenRequest", &["create"]);

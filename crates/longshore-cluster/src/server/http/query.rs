@@ -26,6 +26,12 @@ impl Query {
             .map_or("", |(_, value)| value)
     }
 
+    /// All values of an option that may be given several times.
+    pub(crate) fn all<'a>(&'a self, option: &'a str) -> impl Iterator<Item = &'a str> {
+        let given = self.0.iter().filter(move |(key, _)| key == option);
+        given.map(|(_, value)| value.as_str())
+    }
+
     /// A yes-or-no option, `None` when it is not given.
     pub(crate) fn flag(&self, option: &str) -> Result<Option<bool>> {
         match self.text(option) {

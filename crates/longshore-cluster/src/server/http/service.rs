@@ -35,7 +35,11 @@ use crate::server::{
     registry::{Resource, Served},
     reviews,
     schema::{self, FieldValidation},
-    subresources::{binding, ephemeral, eviction, finalize, log, scale, token},
+    subresources::{
+        binding, ephemeral, eviction, finalize, log, scale,
+        streams::{self, WayIn},
+        token,
+    },
     tables::RowObject,
     unserved,
     verbs::{
@@ -103,7 +107,7 @@ async fn answer<B>(
     body: B,
 ) -> Result<Response<ApiBody>>
 where
-    B: http_body::Body<Data = Bytes> + Send,
+    B: http_body::Body<Data = Bytes> + Send + 'static,
     B::Error: Into<BoxError>,
 {
     let route = Route::parse(parts.uri.path());
@@ -142,7 +146,13 @@ where
         None => Carrier::of(&mut parts, &query)?,
         Some(_) => Carrier::Body,
     };
+    let way_in = path.subresource.as_deref();
+    let way_in = way_in.and_then(|it| WayIn::of(&served.resource, it));
     let call = call(server, user, served, &path, query, &parts)?;
+    if let Some(way_in) = way_in {
+        // On the heap, or every request would have room for it.
+        return Box::pin(streams::answer(way_in, &call, parts, body)).await;
+    }
     let client_gone = call.client_gone.clone();
     let input = input.read(body).await?;
     let (method, subresource) = (parts.method, path.subresource);
@@ -232,12 +242,13 @@ fn call(
     query: Query,
     parts: &Parts,
 ) -> Result<Call> {
-    let is_log = path.subresource.as_deref() == Some("log");
+    let subresource = path.subresource.as_deref().unwrap_or("");
+    let has_own_form = subresource == "log" || WayIn::of(&served.resource, subresource).is_some();
     let messages = match served.resource.custom {
         Some(_) => Messages::Metadata,
         None => Messages::Whole,
     };
-    let (form, encoding) = if is_log {
+    let (form, encoding) = if has_own_form {
         (Form::Whole, Encoding::Json)
     } else {
         negotiate(&parts.headers, messages)?

@@ -50,7 +50,8 @@ fn options(call: &Call) -> Result<LogOptions> {
     })
 }
 
-fn choose_container(call: &Call, pod: &Value, asked: Option<String>) -> Result<String> {
+/// The container that a client means: the only one, unless it names one.
+pub(super) fn choose_container(call: &Call, pod: &Value, asked: Option<String>) -> Result<String> {
     let names = |list: &str| -> Vec<&str> {
         let containers = pod
             .pointer(&format!("/spec/{list}"))

@@ -7,4 +7,5 @@ pub(crate) mod eviction;
 pub(crate) mod finalize;
 pub(crate) mod log;
 pub(crate) mod scale;
+pub(crate) mod streams;
 pub(crate) mod token;

@@ -254,6 +254,11 @@ impl Sender {
         outgoing.end(State::Open).await
     }
 
+    /// Asks the client for a sign of life.
+    pub(crate) async fn ping(&self) -> io::Result<()> {
+        self.control(&frame::ping(), State::Open).await
+    }
+
     async fn pong(&self, content: &[u8]) -> io::Result<()> {
         self.control(&frame::pong(content), State::Open).await
     }
@@ -267,6 +272,10 @@ impl Sender {
 
     async fn control(&self, frame: &[u8], then: State) -> io::Result<()> {
         let mut outgoing = self.0.lock().await;
+        if outgoing.state == State::Closed {
+            // Who has said goodbye owes no more answers.
+            return Ok(());
+        }
         outgoing.begin()?;
         outgoing.write.write_all(frame).await?;
         outgoing.end(then).await

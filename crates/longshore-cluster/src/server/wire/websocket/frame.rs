@@ -233,7 +233,12 @@ pub(super) fn message_head(kind: Kind, length: usize) -> Vec<u8> {
 
 /// The answer to a ping.
 pub(super) fn pong(content: &[u8]) -> Vec<u8> {
-    [&head(10, content.len()), content].concat()
+    [&head(10, content.len())[..], content].concat()
+}
+
+/// A question whether the client is still there.
+pub(super) fn ping() -> Vec<u8> {
+    head(9, 0)
 }
 
 /// The last frame of the server.
@@ -387,5 +392,6 @@ pub(crate) mod tests {
         assert_eq!(close(1000, ""), [0x88, 2, 3, 232]);
         assert_eq!(close(1000, &"é".repeat(100)).len(), 2 + 2 + 122);
         assert_eq!(pong(b"x"), [0x8a, 1, b'x']);
+        assert_eq!(ping(), [0x89, 0]);
     }
 }
