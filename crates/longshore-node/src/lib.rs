@@ -31,6 +31,8 @@ mod refusal;
 mod register;
 pub mod shim;
 mod sources;
+pub mod streams;
+mod terminal_end;
 mod volumes;
 
 pub use config::{EventVolume, LogsLifetime, NodeConfig, PodsLifetime};
@@ -40,3 +42,4 @@ pub use log_server::{ContainerLogs, LogListener, LogServer};
 pub use logs::{LogError, LogOptions};
 pub use node::{Node, NodeError};
 pub use profile::Profile;
+pub use streams::{Declared, Process, StreamError, StreamSet};

@@ -14,6 +14,8 @@ pub(crate) struct ContainerLog {
     pub(crate) last: Option<u32>,
     /// Whether that attempt can still write.
     pub(crate) is_live: bool,
+    /// The init of that attempt while it runs, as the host sees it.
+    pub(crate) init: Option<i32>,
     /// The waiting reason before the first attempt.
     pub(crate) waiting: String,
 }

@@ -98,6 +98,40 @@ struct Renderer {
     left: u64,
     /// The last line was a part: the next continues it.
     in_line: bool,
+    /// Only lines of this stream.
+    only: Option<&'static str>,
+}
+
+/// Where somebody who follows a log begins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Beginning {
+    /// With the first line.
+    Start,
+    /// With the next line.
+    Now,
+}
+
+/// Follows one output stream of a running program, as the program wrote it.
+pub(crate) async fn follow(
+    path: &Path,
+    stream: &'static str,
+    from: Beginning,
+    ended: AttemptWatch,
+) -> std::io::Result<impl Stream<Item = std::io::Result<Bytes>> + Send + use<>> {
+    let options = LogOptions {
+        follow: true,
+        tail_lines: (from == Beginning::Now).then_some(0),
+        ..LogOptions::default()
+    };
+    let mut reader = Reader::open(path, &options, ended).await?;
+    reader.renderer.only = Some(stream);
+    Ok(futures::stream::try_unfold(
+        reader,
+        move |mut reader| async move {
+            let bytes = reader.next().await?;
+            Ok::<_, std::io::Error>(bytes.map(|bytes| (bytes, reader)))
+        },
+    ))
 }
 
 impl Renderer {
@@ -109,15 +143,19 @@ impl Renderer {
             timestamps: options.timestamps,
             left: options.limit_bytes.unwrap_or(u64::MAX),
             in_line: false,
+            only: None,
         }
     }
 
     fn render(&mut self, line: &[u8], out: &mut Vec<u8>) {
         let mut fields = line.splitn(4, |b| *b == b' ');
-        let (Some(at), Some(_stream), Some(tag)) = (fields.next(), fields.next(), fields.next())
+        let (Some(at), Some(stream), Some(tag)) = (fields.next(), fields.next(), fields.next())
         else {
             return;
         };
+        if self.only.is_some_and(|only| stream != only.as_bytes()) {
+            return;
+        }
         let at_text = std::str::from_utf8(at).unwrap_or("");
         if self
             .since
@@ -302,6 +340,7 @@ mod tests {
         let log = ContainerLog {
             last: Some(0),
             is_live,
+            init: None,
             waiting: String::new(),
         };
         let (told, book) = watch::channel(LogBook::from([("main".to_owned(), log)]));
@@ -380,6 +419,27 @@ mod tests {
         for (options, expected) in cases {
             let asked = format!("{options:?}");
             assert_eq!(read(options).await, expected, "{asked}");
+        }
+    }
+
+    #[tokio::test]
+    async fn one_stream_is_followed_from_its_start_or_from_now_on() {
+        for (stream, from, expected) in [
+            ("stdout", Beginning::Start, "one\nthree\n"),
+            ("stderr", Beginning::Start, "two\n"),
+            ("stdout", Beginning::Now, ""),
+        ] {
+            let dir = tempfile::tempdir().expect("a directory");
+            let path = dir.path().join("0.log");
+            std::fs::write(&path, LOG).expect("a log");
+            let (_told, watch) = attempt(false);
+            let pieces: Vec<Bytes> = follow(&path, stream, from, watch)
+                .await
+                .expect("opens")
+                .try_collect()
+                .await
+                .expect("reads");
+            assert_eq!(pieces.concat(), expected.as_bytes(), "{stream} {from:?}");
         }
     }
 

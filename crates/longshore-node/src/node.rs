@@ -1,5 +1,7 @@
 //! The node: registers itself, watches the pods bound to it, and starts an actor for each.
 
+mod way_in;
+
 use std::{
     collections::{BTreeMap, BTreeSet},
     fs, io,
@@ -21,7 +23,7 @@ use kube::{
     },
 };
 use tokio::{
-    sync::{OwnedSemaphorePermit, Semaphore, watch},
+    sync::{OwnedSemaphorePermit, Semaphore, mpsc, watch},
     task::JoinSet,
 };
 use tokio_util::sync::CancellationToken;
@@ -45,7 +47,7 @@ use crate::{
     profile::{self, Profile},
     recorder::Recorder,
     register,
-    shim::protocol::AttemptId,
+    shim::protocol::{AttemptId, Command},
 };
 
 /// Pods share the host's network, each at an address of its own.
@@ -54,6 +56,8 @@ const HOST_IP: Ipv4Addr = Ipv4Addr::LOCALHOST;
 const NOTE_BYTES: usize = 1024;
 /// How many images without an entry are remembered; beyond that, each is told once more.
 const MAX_TOLD_IMAGES: usize = 4096;
+/// Commands of clients that wait for the actor of a pod.
+const ASKED: usize = 16;
 
 /// The node cannot start.
 #[derive(Debug, thiserror::Error)]
@@ -95,6 +99,8 @@ pub(crate) struct Shared {
 struct Book {
     uid: String,
     book: watch::Receiver<LogBook>,
+    commands: mpsc::Sender<Command>,
+    address: Ipv4Addr,
 }
 
 impl std::fmt::Debug for Shared {
@@ -323,7 +329,7 @@ impl Node {
     ) -> Result<impl Stream<Item = Result<Bytes, LogError>> + Send + use<>, LogError> {
         let key = (namespace.to_owned(), pod.to_owned());
         let entry = self.shared.books().get(&key).cloned();
-        let Book { uid, book } = entry.ok_or_else(|| LogError::NoPod {
+        let Book { uid, book, .. } = entry.ok_or_else(|| LogError::NoPod {
             namespace: namespace.to_owned(),
             pod: pod.to_owned(),
         })?;
@@ -452,7 +458,9 @@ impl Pods {
         }
         let (news, inbox) = watch::channel(News::Present(pod.clone()));
         let (told, book) = watch::channel(LogBook::new());
-        match Actor::new(self.shared.clone(), pod, inbox, told) {
+        let address = self.shared.pod_ip(&pod);
+        let (commands, asked) = mpsc::channel(ASKED);
+        match Actor::new(self.shared.clone(), pod, inbox, told, asked) {
             Ok(actor) => {
                 let (shutdown, id) = (self.shutdown.clone(), uid.clone());
                 self.tasks.spawn(async move {
@@ -464,6 +472,8 @@ impl Pods {
                     Book {
                         uid: uid.clone(),
                         book,
+                        commands,
+                        address,
                     },
                 );
                 self.actors.insert(uid, Mailbox { key, news });

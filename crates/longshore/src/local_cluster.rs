@@ -35,6 +35,7 @@ use serde_json::Value;
 use crate::{
     error::CliError,
     open_files,
+    pod_streams::NodeStreams,
     progress::phases::Phases,
     service::{
         actions, listen, local_actions,
@@ -164,6 +165,7 @@ impl LocalCluster {
         let node = node.map_err(|source| CliError::engine("the process node", source))?;
         tracing::info!(profile = %node.profile(), ?lifetime, "process node");
         cluster.set_pod_logs(Arc::new(NodeLogs(node.clone())));
+        cluster.set_pod_streams(Arc::new(NodeStreams(node.clone())));
 
         let tasks = Tasks::new();
         let built_in = client(&cluster, "controllers", metrics);

@@ -24,6 +24,7 @@ mod logging;
 mod open_files;
 mod output;
 mod panics;
+mod pod_streams;
 mod progress;
 #[cfg(test)]
 mod reference;

@@ -13,7 +13,7 @@ use k8s_openapi::api::core::v1::Pod;
 use kube::{ResourceExt, runtime::events::EventType};
 use longshore_api::node::REASON_IMAGE_NOT_MAPPED;
 use longshore_k8s::Backoff;
-use tokio::sync::{OwnedSemaphorePermit, watch};
+use tokio::sync::{OwnedSemaphorePermit, mpsc, watch};
 use tokio_util::sync::CancellationToken;
 
 use super::{
@@ -56,6 +56,7 @@ enum Fact {
     Report(Report),
     Probed(ProbeOutcome),
     Hooked(HookEnded),
+    Asked(Command),
     ShimGone,
     /// An object of a volume has changed.
     Changed,
@@ -91,6 +92,8 @@ pub(crate) struct Actor {
     permit: Option<OwnedSemaphorePermit>,
     work: FuturesUnordered<BoxFuture<'static, Fact>>,
     book: watch::Sender<LogBook>,
+    /// Commands that clients of the pod's programs have for its shim.
+    asked: mpsc::Receiver<Command>,
     pod_ip: Ipv4Addr,
     probers: Probers,
     hooks: Hooks,
@@ -104,6 +107,7 @@ impl Actor {
         pod: Arc<Pod>,
         news: watch::Receiver<News>,
         book: watch::Sender<LogBook>,
+        asked: mpsc::Receiver<Command>,
     ) -> std::io::Result<Self> {
         let uid = pod.uid().unwrap_or_default();
         let this = PodRef {
@@ -131,6 +135,7 @@ impl Actor {
             permit: None,
             work: FuturesUnordered::new(),
             book,
+            asked,
             shared,
         };
         actor.recall_health();
@@ -148,6 +153,10 @@ impl Actor {
             let fact = self.next_fact(wake_at, &shutdown).await;
             if matches!(fact, Fact::Shutdown) {
                 return self.shut_down().await;
+            }
+            if let Fact::Asked(command) = fact {
+                self.send(command).await;
+                continue;
             }
             self.learn(fact);
         }
@@ -199,6 +208,7 @@ impl Actor {
             },
             report = next_report(&mut self.link) => report.map_or(Fact::ShimGone, Fact::Report),
             Some(fact) = self.work.next() => fact,
+            Some(command) = self.asked.recv() => Fact::Asked(command),
             outcome = self.probers.next() => Fact::Probed(outcome),
             ended = self.hooks.next() => Fact::Hooked(ended),
             () = self.followers.next() => Fact::Changed,
@@ -226,6 +236,8 @@ impl Actor {
                 self.local.publication.is_in_flight = false;
                 self.local.publication.is_deleted = self.learn_outcome(outcome);
             }
+            // Of the shim, not of us.
+            Fact::Asked(_) => {}
             Fact::Done | Fact::Time | Fact::Shutdown => {}
         }
     }
@@ -513,6 +525,10 @@ impl Actor {
             let last = self.local.last(&c.name);
             let log = ContainerLog {
                 last: last.map(|a| a.number),
+                init: last.and_then(|a| match &a.state {
+                    AttemptState::Running(started) => Some(started.pid),
+                    AttemptState::Requested | AttemptState::Exited(_) => None,
+                }),
                 is_live: last.is_none_or(|a| !matches!(a.state, AttemptState::Exited(_))),
                 waiting: match &self.local.preparation {
                     Preparation::Failed { refusal, .. } => refusal.reason.to_owned(),

@@ -19,7 +19,9 @@ use crate::{
     node::Shared,
     profile::Profile,
     refusal::Refusal,
-    shim::protocol::{ContainerSpec, MountSpec, RootSpec, Sandbox, TerminationSpec, UserSpec},
+    shim::protocol::{
+        ContainerSpec, Interaction, MountSpec, RootSpec, Sandbox, TerminationSpec, UserSpec,
+    },
     sources::{self, Sources, Tokens},
     volumes,
 };
@@ -207,6 +209,10 @@ fn spec(
             .cgroups
             .as_ref()
             .and_then(|cgroups| cgroups.limit(&pod.uid().unwrap_or_default(), container)),
+        interaction: Interaction {
+            has_stdin: container.stdin == Some(true),
+            has_terminal: container.tty == Some(true),
+        },
     })
 }
 

@@ -83,7 +83,6 @@ fn in_container(c: &Container, spec: &PodSpec, profile: Profile) -> Option<&'sta
             c.restart_policy.as_deref().is_some_and(|it| it != "Always"),
             "an init container with a restartPolicy other than Always",
         ),
-        (c.tty == Some(true), "tty"),
         (
             c.volume_devices.iter().flatten().next().is_some(),
             "volumeDevices",

@@ -17,8 +17,10 @@ use serde::{Deserialize, Serialize};
 
 use super::{
     init,
+    input::Input,
     log::{LineReader, Stream},
     protocol::{ContainerSpec, Sandbox},
+    terminal::Terminal,
 };
 
 /// The init runs a handful of shallow functions; untouched pages of its stack cost nothing.
@@ -57,8 +59,12 @@ impl Failure {
 #[derive(Debug)]
 pub(super) struct ChildPipes {
     pub(super) report: File,
+    /// Nothing to read where there is none.
+    pub(super) stdin: Option<OwnedFd>,
     pub(super) stdout: OwnedFd,
     pub(super) stderr: OwnedFd,
+    /// All of them are one terminal.
+    pub(super) is_terminal: bool,
 }
 
 /// The user and group of the shim: what a user namespace maps its own ids to.
@@ -74,8 +80,17 @@ pub(super) struct OwnIds {
 pub(super) struct Launched {
     pub(super) init: Pid,
     pub(super) reports: Reports,
+    pub(super) input: Input,
     pub(super) stdout: LineReader,
-    pub(super) stderr: LineReader,
+    /// A terminal has one output.
+    pub(super) stderr: Option<LineReader>,
+}
+
+/// Our ends of a program's streams.
+struct Ours {
+    input: Input,
+    stdout: LineReader,
+    stderr: Option<LineReader>,
 }
 
 /// The init's reports as they come in.
@@ -106,13 +121,12 @@ impl Reports {
 /// Forks the init of a container. The program may still fail to start; the init reports that.
 pub(super) fn launch(spec: &ContainerSpec, scratch: &Path, own: OwnIds) -> io::Result<Launched> {
     let (report_read, report_write) = pipe2(OFlag::O_CLOEXEC)?;
-    let (out_read, out_write) = pipe2(OFlag::O_CLOEXEC)?;
-    let (err_read, err_write) = pipe2(OFlag::O_CLOEXEC)?;
     fcntl(&report_read, FcntlArg::F_SETFL(OFlag::O_NONBLOCK))?;
-    let pipes = ChildPipes {
-        report: report_write.into(),
-        stdout: out_write,
-        stderr: err_write,
+    let report = report_write.into();
+    let (ours, pipes) = if spec.interaction.has_terminal {
+        terminal(spec, scratch, report)?
+    } else {
+        pipes(spec, scratch, report)?
     };
 
     let namespaces = CloneFlags::CLONE_NEWNS | CloneFlags::CLONE_NEWPID | CloneFlags::CLONE_NEWUTS;
@@ -136,7 +150,51 @@ pub(super) fn launch(spec: &ContainerSpec, scratch: &Path, own: OwnIds) -> io::R
             pipe: report_read.into(),
             pending: Vec::new(),
         },
-        stdout: LineReader::new(out_read, Stream::Stdout)?,
-        stderr: LineReader::new(err_read, Stream::Stderr)?,
+        input: ours.input,
+        stdout: ours.stdout,
+        stderr: ours.stderr,
     })
+}
+
+fn pipes(spec: &ContainerSpec, scratch: &Path, report: File) -> io::Result<(Ours, ChildPipes)> {
+    let (out_read, out_write) = pipe2(OFlag::O_CLOEXEC)?;
+    let (err_read, err_write) = pipe2(OFlag::O_CLOEXEC)?;
+    let (input, stdin) = if spec.interaction.has_stdin {
+        let (input, stdin) = Input::pipe(scratch)?;
+        (input, Some(stdin))
+    } else {
+        (Input::default(), None)
+    };
+    let is_live = spec.interaction.has_stdin;
+    let ours = Ours {
+        input,
+        stdout: LineReader::new(out_read, Stream::Stdout, is_live)?,
+        stderr: Some(LineReader::new(err_read, Stream::Stderr, is_live)?),
+    };
+    let theirs = ChildPipes {
+        report,
+        stdin,
+        stdout: out_write,
+        stderr: err_write,
+        is_terminal: false,
+    };
+    Ok((ours, theirs))
+}
+
+fn terminal(spec: &ContainerSpec, scratch: &Path, report: File) -> io::Result<(Ours, ChildPipes)> {
+    let Terminal { ours, programs } = Terminal::open()?;
+    let input = Input::terminal(scratch, &ours, spec.interaction.has_stdin)?;
+    let ours = Ours {
+        input,
+        stdout: LineReader::new(ours, Stream::Stdout, true)?,
+        stderr: None,
+    };
+    let theirs = ChildPipes {
+        report,
+        stdin: Some(programs.try_clone()?),
+        stdout: programs.try_clone()?,
+        stderr: programs,
+        is_terminal: true,
+    };
+    Ok((ours, theirs))
 }

@@ -19,14 +19,25 @@ use nix::{
         signal::Signal,
         wait::{WaitStatus, waitpid},
     },
-    unistd::{ForkResult, Gid, Uid, chdir, execvpe, fork, setgroups, setresgid, setresuid},
+    unistd::{
+        ForkResult, Gid, Uid, chdir, execvpe, fchown, fork, setgroups, setresgid, setresuid, setsid,
+    },
 };
 
-use super::capabilities;
+use super::{capabilities, program::reset_signals, terminal};
 
 /// The first argument of a command that shall run in a container: the pid of the container's init, then
 /// the command.
 pub(crate) const ARG_ENTER: &str = "enter";
+/// The same for a command whose standard streams are a terminal.
+pub(crate) const ARG_ENTER_TERMINAL: &str = "enter-terminal";
+
+/// The standard streams of a command.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Streams {
+    Pipes,
+    Terminal,
+}
 
 /// The user namespace comes first, because it grants the right to enter the others.
 const NAMESPACES: [(&str, CloneFlags); 4] = [
@@ -37,8 +48,8 @@ const NAMESPACES: [(&str, CloneFlags); 4] = [
 ];
 
 /// What cannot be done is 126 or 127, as shells have it.
-pub(super) fn run(init: &str, argv: &[OsString]) -> ExitCode {
-    match attempt(init, argv) {
+pub(super) fn run(init: &str, argv: &[OsString], streams: Streams) -> ExitCode {
+    match attempt(init, argv, streams) {
         Ok(code) => ExitCode::from(code),
         Err(e) => {
             eprint_line(&format!("cannot run a command in the container: {e}"));
@@ -68,8 +79,11 @@ struct Program {
     namespaces: Vec<(File, CloneFlags)>,
 }
 
-fn attempt(init: &str, argv: &[OsString]) -> io::Result<u8> {
-    let program = Program::of(init)?;
+fn attempt(init: &str, argv: &[OsString], streams: Streams) -> io::Result<u8> {
+    let mut program = Program::of(init)?;
+    if streams == Streams::Terminal && !program.has_variable("TERM") {
+        program.env.push(c"TERM=xterm".to_owned());
+    }
     let argv: Vec<CString> = argv
         .iter()
         .map(|it| c_string(it))
@@ -101,7 +115,7 @@ fn attempt(init: &str, argv: &[OsString]) -> io::Result<u8> {
             }
         },
         ForkResult::Child => {
-            let why = match program.assume() {
+            let why = match program.assume(streams) {
                 Ok(()) => match execvpe(name, &argv, &program.env) {
                     Ok(never) => match never {},
                     Err(errno) => errno.to_string(),
@@ -151,7 +165,20 @@ impl Program {
         })
     }
 
-    fn assume(&self) -> io::Result<()> {
+    fn has_variable(&self, name: &str) -> bool {
+        let mut names = self.env.iter().map(|it| it.as_bytes());
+        names.any(|it| it.split(|byte| *byte == b'=').next() == Some(name.as_bytes()))
+    }
+
+    fn assume(&self, streams: Streams) -> io::Result<()> {
+        if streams == Streams::Terminal {
+            setsid()?;
+            terminal::take_control()?;
+            // Else the command could not open its terminal by name. Where this user may not give it away, it still works.
+            drop(fchown(io::stdin(), Some(self.uid), Some(self.gid)));
+        }
+        // The runtime of this program ignores SIGPIPE, and what is ignored is inherited.
+        reset_signals()?;
         let kinds: BTreeSet<i32> = self
             .namespaces
             .iter()

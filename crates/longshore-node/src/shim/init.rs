@@ -6,6 +6,7 @@
 use std::{
     fs,
     io::{Read, Write},
+    os::fd::AsRawFd,
     path::Path,
 };
 
@@ -33,6 +34,7 @@ use super::{
 
 /// The life of an init; its value is the exit code.
 pub(super) fn run(spec: &ContainerSpec, scratch: &Path, own: OwnIds, pipes: &ChildPipes) -> i32 {
+    close_others(pipes);
     let program = match start(spec, scratch, own, pipes) {
         Ok(program) => program,
         Err(failure) => {
@@ -56,6 +58,41 @@ pub(super) fn run(spec: &ContainerSpec, scratch: &Path, own: OwnIds, pipes: &Chi
     };
     tell(pipes, &report);
     code
+}
+
+/// Closes what is the shim's: a copy of the writing end of an input would keep its program from ever reading the end.
+fn close_others(pipes: &ChildPipes) {
+    let stdin = pipes.stdin.as_ref().map(AsRawFd::as_raw_fd);
+    let others = [
+        pipes.report.as_raw_fd(),
+        pipes.stdout.as_raw_fd(),
+        pipes.stderr.as_raw_fd(),
+    ];
+    let mut kept: Vec<u32> = others
+        .into_iter()
+        .chain(stdin)
+        .filter_map(|fd| u32::try_from(fd).ok())
+        .collect();
+    kept.sort_unstable();
+    let mut from = 3;
+    for fd in kept {
+        if fd > from {
+            close_range(from, fd - 1);
+        }
+        from = from.max(fd + 1);
+    }
+    close_range(from, u32::MAX);
+}
+
+fn close_range(first: u32, last: u32) {
+    #[expect(
+        unsafe_code,
+        reason = "descriptors of the shim can only be closed by number in its fork"
+    )]
+    // SAFETY: this process returns to nothing of the shim's code that owns one of them.
+    unsafe {
+        libc::close_range(first, last, 0);
+    }
 }
 
 fn start(

@@ -6,7 +6,10 @@ use std::{
     os::fd::{AsFd, BorrowedFd, OwnedFd},
 };
 
-use nix::fcntl::{FcntlArg, OFlag, fcntl};
+use nix::{
+    fcntl::{FcntlArg, OFlag, fcntl},
+    libc,
+};
 
 use crate::clock;
 
@@ -29,6 +32,8 @@ pub(super) struct LineReader {
     pipe: File,
     stream: Stream,
     pending: Vec<u8>,
+    /// A line that is not complete goes to the log at once, marked `P`: clients wait for the prompt.
+    is_live: bool,
 }
 
 /// Whether a stream can still give something.
@@ -40,12 +45,13 @@ pub(super) enum Flow {
 
 impl LineReader {
     /// Reads a pipe without ever waiting for it.
-    pub(super) fn new(pipe: OwnedFd, stream: Stream) -> io::Result<Self> {
+    pub(super) fn new(pipe: OwnedFd, stream: Stream, is_live: bool) -> io::Result<Self> {
         fcntl(&pipe, FcntlArg::F_SETFL(OFlag::O_NONBLOCK))?;
         Ok(Self {
             pipe: pipe.into(),
             stream,
             pending: Vec::new(),
+            is_live,
         })
     }
 
@@ -57,7 +63,13 @@ impl LineReader {
             let n = match self.pipe.read(&mut buffer) {
                 Ok(0) => return self.finish(log).map(|()| Flow::Ended),
                 Ok(n) => n,
-                Err(e) if e.kind() == io::ErrorKind::WouldBlock => return Ok(Flow::Open),
+                Err(e) if e.kind() == io::ErrorKind::WouldBlock => {
+                    return self.show(log).map(|()| Flow::Open);
+                }
+                // A terminal whose last process has gone fails instead of ending.
+                Err(e) if e.raw_os_error() == Some(libc::EIO) => {
+                    return self.finish(log).map(|()| Flow::Ended);
+                }
                 Err(e) if e.kind() == io::ErrorKind::Interrupted => continue,
                 Err(e) => return Err(e),
             };
@@ -74,6 +86,15 @@ impl LineReader {
         }
         let rest = std::mem::take(&mut self.pending);
         log.write_all(&entry(self.stream, 'F', &rest))
+    }
+
+    /// Writes what there is of a line that others wait for.
+    fn show(&mut self, log: &mut impl Write) -> io::Result<()> {
+        if !self.is_live || self.pending.is_empty() {
+            return Ok(());
+        }
+        let part = std::mem::take(&mut self.pending);
+        log.write_all(&entry(self.stream, 'P', &part))
     }
 
     fn write_lines(&mut self, log: &mut impl Write) -> io::Result<()> {
@@ -118,8 +139,12 @@ mod tests {
     use super::*;
 
     fn lines_of(written: &[&[u8]]) -> Vec<String> {
+        lines_of_a(written, false)
+    }
+
+    fn lines_of_a(written: &[&[u8]], is_live: bool) -> Vec<String> {
         let (read, write) = nix::unistd::pipe2(OFlag::O_CLOEXEC).expect("a pipe");
-        let mut reader = LineReader::new(read, Stream::Stdout).expect("a reader");
+        let mut reader = LineReader::new(read, Stream::Stdout, is_live).expect("a reader");
         let mut log = Vec::new();
         let mut write = File::from(write);
         for chunk in written {
@@ -139,6 +164,14 @@ mod tests {
         assert_eq!(
             lines_of(&[b"one\ntw", b"o\n\nlast"]),
             ["stdout F one", "stdout F two", "stdout F ", "stdout F last"]
+        );
+    }
+
+    #[test]
+    fn a_prompt_is_shown_before_its_line_ends() {
+        assert_eq!(
+            lines_of_a(&[b"one\n$ ", b"ls\n", b"$ "], true),
+            ["stdout F one", "stdout P $ ", "stdout F ls", "stdout P $ "]
         );
     }
 

@@ -4,10 +4,7 @@ use std::{
     collections::BTreeMap,
     ffi::OsString,
     io::{self, Write},
-    os::{
-        fd::{AsFd, BorrowedFd},
-        unix::net::UnixListener,
-    },
+    os::{fd::AsFd, unix::net::UnixListener},
     path::PathBuf,
     process::ExitCode,
     time::Duration,
@@ -31,7 +28,7 @@ use nix::{
 
 use super::{
     container::OwnIds,
-    enter::{self, ARG_ENTER},
+    enter::{self, ARG_ENTER, ARG_ENTER_TERMINAL, Streams},
     node_link::NodeLink,
     probe::{self, ARG_PROBE},
     protocol::{AttemptId, Command, ContainerSpec, Report},
@@ -53,7 +50,7 @@ const RETRY_RECORD: Duration = Duration::from_secs(1);
 /// The entry point behind the hidden subcommand of [`NodeConfig::shim_command`](crate::NodeConfig).
 ///
 /// Arguments: `POD_DIR die|stay GRACE_SECONDS` with the listening socket as standard input, or
-/// `probe full|user SCRATCH_DIR`, or `enter INIT_PID COMMAND…`; in front of them there may be the one of
+/// `probe full|user SCRATCH_DIR`, or `enter|enter-terminal INIT_PID COMMAND…`; in front of them there may be the one of
 /// [`with_open_files`]. Must be called before the process has a second thread.
 pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
     // Containers have this umask everywhere, whatever the umask of the process that started the
@@ -66,10 +63,14 @@ pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
         args.remove(0);
     }
     let words: Vec<&str> = args.iter().filter_map(|a| a.to_str()).collect();
-    if let [first, init, command @ ..] = args.as_slice()
-        && first == ARG_ENTER
-    {
-        return enter::run(&init.to_string_lossy(), command);
+    if let [first, init, command @ ..] = args.as_slice() {
+        let init = init.to_string_lossy();
+        if first == ARG_ENTER {
+            return enter::run(&init, command, Streams::Pipes);
+        }
+        if first == ARG_ENTER_TERMINAL {
+            return enter::run(&init, command, Streams::Terminal);
+        }
     }
     let result = match words.as_slice() {
         [ARG_PROBE, profile, scratch] => return probe::run(profile, scratch),
@@ -212,21 +213,18 @@ impl Shim {
 
     fn wait(&self) -> io::Result<Vec<Source>> {
         let mut sources = vec![Source::Signals, Source::Listener];
-        let mut fds: Vec<BorrowedFd<'_>> = vec![self.signals.as_fd(), self.listener.as_fd()];
+        let read = |fd| PollFd::new(fd, PollFlags::POLLIN);
+        let mut polled = vec![read(self.signals.as_fd()), read(self.listener.as_fd())];
         if let Some(node) = &self.node {
             sources.push(Source::Node);
-            fds.push(node.as_fd());
+            polled.push(read(node.as_fd()));
         }
         for (id, running) in &self.running {
-            for (part, fd) in running.fds() {
+            for (part, fd, flags) in running.fds() {
                 sources.push(Source::Container(id.clone(), part));
-                fds.push(fd);
+                polled.push(PollFd::new(fd, flags));
             }
         }
-        let mut polled: Vec<_> = fds
-            .into_iter()
-            .map(|fd| PollFd::new(fd, PollFlags::POLLIN))
-            .collect();
         match poll(&mut polled, self.timeout()) {
             Ok(_) | Err(Errno::EINTR) => {}
             Err(e) => return Err(e.into()),
@@ -403,6 +401,16 @@ impl Shim {
                 Command::Kill { id } => {
                     if let Some(running) = self.running.get_mut(&id) {
                         running.kill();
+                    }
+                }
+                Command::CloseInput { id } => {
+                    if let Some(running) = self.running.get_mut(&id) {
+                        running.close_input();
+                    }
+                }
+                Command::Resize { id, width, height } => {
+                    if let Some(running) = self.running.get(&id) {
+                        running.resize(width, height);
                     }
                 }
                 Command::Quit => self.stop(Duration::ZERO),

@@ -13,6 +13,7 @@ mod container;
 mod enter;
 mod exec_target;
 mod init;
+mod input;
 mod layers;
 mod log;
 mod main;
@@ -22,8 +23,10 @@ mod probe;
 mod program;
 mod rootfs;
 mod running;
+mod terminal;
 
 pub(crate) use exec_target::ExecTarget;
+pub(crate) use input::STDIN_FILE;
 pub(crate) use main::{ARG_DIE, ARG_STAY};
 pub use main::{main, with_open_files};
 pub(crate) use probe::ARG_PROBE;

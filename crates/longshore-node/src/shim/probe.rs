@@ -17,7 +17,7 @@ use nix::{
 
 use super::{
     container::{InitReport, OwnIds, launch},
-    protocol::{ContainerSpec, RootSpec, Sandbox, TerminationSpec, UserSpec},
+    protocol::{ContainerSpec, Interaction, RootSpec, Sandbox, TerminationSpec, UserSpec},
 };
 
 /// The first argument of a probe.
@@ -58,6 +58,7 @@ fn attempt(profile: &str, scratch: &Path) -> io::Result<()> {
             fallback_to_logs: false,
         },
         memory: None,
+        interaction: Interaction::default(),
     };
     SigSet::all().thread_block()?;
     let own = OwnIds {

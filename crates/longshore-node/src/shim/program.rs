@@ -23,6 +23,7 @@ use super::{
     capabilities,
     container::{ChildPipes, Failure},
     protocol::{ContainerSpec, Sandbox, UserSpec},
+    terminal,
 };
 
 /// Where programs are looked for when the environment has no `PATH`.
@@ -40,8 +41,17 @@ fn attempt(spec: &ContainerSpec, pipes: &ChildPipes) -> Result<Infallible, Failu
     let failed =
         |what: &str, e: &dyn std::fmt::Display| Failure::before_exec(format!("cannot {what}: {e}"));
     setsid().map_err(|e| failed("make a session", &e))?;
-    let null = fs::File::open("/dev/null").map_err(|e| failed("open /dev/null", &e))?;
-    dup2_stdin(&null).map_err(|e| failed("set standard input", &e))?;
+    match &pipes.stdin {
+        Some(stdin) => dup2_stdin(stdin),
+        None => {
+            let null = fs::File::open("/dev/null").map_err(|e| failed("open /dev/null", &e))?;
+            dup2_stdin(&null)
+        }
+    }
+    .map_err(|e| failed("set standard input", &e))?;
+    if pipes.is_terminal {
+        terminal::take_control().map_err(|e| failed("take the terminal", &e))?;
+    }
     dup2_stdout(&pipes.stdout).map_err(|e| failed("set standard output", &e))?;
     dup2_stderr(&pipes.stderr).map_err(|e| failed("set standard error", &e))?;
 
@@ -76,6 +86,9 @@ fn assume(user: &UserSpec, pipes: &ChildPipes) -> Result<(), Errno> {
     let gid = user.gid.or(user.uid.map(|_| 0)).map(Gid::from_raw);
     let uid = user.uid.map(Uid::from_raw);
     // Else the program could write to its streams but not open /dev/stdout.
+    if let Some(stdin) = &pipes.stdin {
+        fchown(stdin, uid, gid)?;
+    }
     fchown(&pipes.stdout, uid, gid)?;
     fchown(&pipes.stderr, uid, gid)?;
     let groups: Vec<Gid> = user
@@ -96,7 +109,7 @@ fn assume(user: &UserSpec, pipes: &ChildPipes) -> Result<(), Errno> {
 }
 
 /// The shim blocks every signal and Rust ignores SIGPIPE; a program expects neither.
-fn reset_signals() -> Result<(), Errno> {
+pub(super) fn reset_signals() -> Result<(), Errno> {
     #[expect(
         unsafe_code,
         reason = "signal dispositions are set through an unsafe call"

@@ -46,6 +46,20 @@ pub enum Command {
         /// The attempt to kill.
         id: AttemptId,
     },
+    /// Ends the standard input of an attempt.
+    CloseInput {
+        /// The attempt whose input ends.
+        id: AttemptId,
+    },
+    /// Tells the terminal of an attempt its size.
+    Resize {
+        /// The attempt.
+        id: AttemptId,
+        /// Columns.
+        width: u16,
+        /// Rows.
+        height: u16,
+    },
     /// Kills what still runs and ends the shim.
     Quit,
 }
@@ -155,6 +169,9 @@ pub struct ContainerSpec {
     /// How much memory its processes may use; absent = as much as there is.
     #[serde(default)]
     pub memory: Option<MemorySpec>,
+    /// What a client that attaches finds.
+    #[serde(default)]
+    pub interaction: Interaction,
 }
 
 /// A limit of memory, which the kernel enforces on a cgroup (version 2).
@@ -164,6 +181,15 @@ pub struct MemorySpec {
     pub cgroup: PathBuf,
     /// The limit in bytes.
     pub limit: u64,
+}
+
+/// How a client can talk to the program.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Interaction {
+    /// Standard input is open, also while no client is attached.
+    pub has_stdin: bool,
+    /// The program has a terminal instead of pipes.
+    pub has_terminal: bool,
 }
 
 /// How far a container is set apart from the host.

@@ -11,6 +11,7 @@ use std::{
 };
 
 use nix::{
+    poll::PollFlags,
     sys::{
         signal::{Signal, kill},
         wait::WaitStatus,
@@ -21,6 +22,7 @@ use nix::{
 use super::{
     cgroup,
     container::{Failure, InitReport, Launched, OwnIds, Reports, launch},
+    input::{Input, STDIN_FILE},
     layers::LAYERS,
     log::{Flow, LineReader},
     protocol::{AttemptId, ContainerSpec, Exit, ExitReason, Sandbox, Started},
@@ -42,6 +44,7 @@ pub(super) enum Part {
     Reports,
     Stdout,
     Stderr,
+    Input,
 }
 
 /// A live attempt.
@@ -55,6 +58,7 @@ pub(super) struct Running {
     is_doomed: bool,
     reports: Reports,
     end: Option<InitReport>,
+    input: Input,
     stdout: Option<LineReader>,
     stderr: Option<LineReader>,
     log: File,
@@ -92,6 +96,7 @@ impl Running {
                 Launched {
                     init,
                     reports,
+                    input,
                     stdout,
                     stderr,
                 },
@@ -103,8 +108,9 @@ impl Running {
                 is_doomed: false,
                 reports,
                 end: None,
+                input,
                 stdout: Some(stdout),
-                stderr: Some(stderr),
+                stderr,
                 log,
                 log_path: spec.log.clone(),
                 has_lost_output: false,
@@ -120,14 +126,18 @@ impl Running {
     }
 
     /// The descriptors to wait for.
-    pub(super) fn fds(&self) -> impl Iterator<Item = (Part, BorrowedFd<'_>)> {
+    pub(super) fn fds(&self) -> impl Iterator<Item = (Part, BorrowedFd<'_>, PollFlags)> {
+        let read = PollFlags::POLLIN;
         let reports = self
             .end
             .is_none()
-            .then(|| (Part::Reports, self.reports.pipe.as_fd()));
-        let stdout = self.stdout.as_ref().map(|r| (Part::Stdout, r.as_fd()));
-        let stderr = self.stderr.as_ref().map(|r| (Part::Stderr, r.as_fd()));
-        [reports, stdout, stderr].into_iter().flatten()
+            .then(|| (Part::Reports, self.reports.pipe.as_fd(), read));
+        let stdout = self.stdout.as_ref();
+        let stdout = stdout.map(|r| (Part::Stdout, r.as_fd(), read));
+        let stderr = self.stderr.as_ref();
+        let stderr = stderr.map(|r| (Part::Stderr, r.as_fd(), read));
+        let input = self.input.fd().map(|(fd, flags)| (Part::Input, fd, flags));
+        [reports, stdout, stderr, input].into_iter().flatten()
     }
 
     /// Reads what one part has to report; returns the start when it has just become known.
@@ -135,6 +145,7 @@ impl Running {
         match part {
             Part::Reports => return self.take_reports(),
             Part::Stdout | Part::Stderr => self.drain(part),
+            Part::Input => self.input.advance(),
         }
         None
     }
@@ -145,7 +156,7 @@ impl Running {
         let reader = match part {
             Part::Stdout => &mut self.stdout,
             Part::Stderr => &mut self.stderr,
-            Part::Reports => return,
+            Part::Reports | Part::Input => return,
         };
         let Some(open) = reader else { return };
         match open.drain(&mut self.log) {
@@ -161,6 +172,14 @@ impl Running {
             }
             Err(_) => {}
         }
+    }
+
+    pub(super) fn close_input(&mut self) {
+        self.input.close();
+    }
+
+    pub(super) fn resize(&self, width: u16, height: u16) {
+        self.input.resize(width, height);
     }
 
     pub(super) fn signal(&self, signal: Signal) {
@@ -327,7 +346,9 @@ pub(super) fn clear_scratch(pod_dir: &Path, id: &AttemptId) {
         // What cannot be removed now goes with the pod's directory.
         drop(fs::remove_dir_all(scratch.join(dir)));
     }
-    drop(fs::remove_file(scratch.join(TERMINATION_FILE)));
+    for file in [TERMINATION_FILE, STDIN_FILE] {
+        drop(fs::remove_file(scratch.join(file)));
+    }
 }
 
 fn ended(

@@ -16,8 +16,8 @@ use std::{
 };
 
 use longshore_node::shim::protocol::{
-    AttemptId, Command, ContainerSpec, Exit, MountSpec, Report, RootSpec, Sandbox, Started,
-    TerminationSpec, UserSpec,
+    AttemptId, Command, ContainerSpec, Exit, Interaction, MountSpec, Report, RootSpec, Sandbox,
+    Started, TerminationSpec, UserSpec,
 };
 
 /// Longer than any test takes; a test that waits for it fails.
@@ -131,6 +131,7 @@ impl Rig {
                 fallback_to_logs: false,
             },
             memory: None,
+            interaction: Interaction::default(),
         }
     }
 

@@ -1,0 +1,127 @@
+//! The way into the pods of this node: `exec`, `attach` and connections to ports.
+
+use tokio::net::TcpStream;
+
+use super::{Book, Node};
+use crate::{
+    log_book::AttemptWatch,
+    pod::publish::PodRef,
+    shim::{ExecTarget, record::attempt_dir},
+    streams::{self, Declared, Joined, Process, StreamError, StreamSet},
+};
+
+impl Node {
+    /// Whether the container runs.
+    ///
+    /// # Errors
+    /// It does not, or there is no such pod here.
+    pub fn check_running(
+        &self,
+        namespace: &str,
+        pod: &str,
+        container: &str,
+    ) -> Result<(), StreamError> {
+        let book = self.book(namespace, pod)?.book;
+        streams::running(&book.borrow(), pod, container).map(drop)
+    }
+
+    /// Starts a command beside the program of a container: in its namespaces, with its environment and user.
+    ///
+    /// # Errors
+    /// The container does not run, or no process can be started.
+    pub fn exec(
+        &self,
+        namespace: &str,
+        pod: &str,
+        container: &str,
+        argv: Vec<String>,
+        streams: StreamSet,
+    ) -> Result<Process, StreamError> {
+        let book = self.book(namespace, pod)?.book;
+        let (_, init) = streams::running(&book.borrow(), pod, container)?;
+        let target = ExecTarget {
+            shim_command: self.shared.config.shim_command.clone(),
+            init,
+        };
+        target
+            .start(argv, streams)
+            .map_err(|source| StreamError::Start {
+                what: "run a command in",
+                pod: pod.to_owned(),
+                container: container.to_owned(),
+                source,
+            })
+    }
+
+    /// Joins the program of a container.
+    ///
+    /// # Errors
+    /// The container does not run, or its input or log cannot be opened.
+    pub async fn attach(
+        &self,
+        namespace: &str,
+        pod: &str,
+        container: &str,
+        declared: Declared,
+        streams: StreamSet,
+    ) -> Result<Process, StreamError> {
+        let Book {
+            uid,
+            book,
+            commands,
+            ..
+        } = self.book(namespace, pod)?;
+        let (id, _) = streams::running(&book.borrow(), pod, container)?;
+        let this = PodRef {
+            namespace: namespace.to_owned(),
+            name: pod.to_owned(),
+            uid,
+        };
+        let joined = Joined {
+            directory: attempt_dir(&self.shared.pods_dir().join(&this.uid), &id),
+            log: self.shared.log_path(&this, &id),
+            watch: AttemptWatch {
+                book,
+                container: id.container.clone(),
+                attempt: id.attempt,
+            },
+            commands,
+            id,
+        };
+        let process = joined.attach(declared, streams).await;
+        process.map_err(|source| StreamError::Start {
+            what: "attach to",
+            pod: pod.to_owned(),
+            container: container.to_owned(),
+            source,
+        })
+    }
+
+    /// Connects to a port of a pod, as a process of the pod would.
+    ///
+    /// # Errors
+    /// There is no such pod here, or nothing accepts connections at the port.
+    pub async fn connect_to_pod(
+        &self,
+        namespace: &str,
+        pod: &str,
+        port: u16,
+    ) -> Result<TcpStream, StreamError> {
+        let address = self.book(namespace, pod)?.address;
+        let connected = streams::connect_to_pod(address, port).await;
+        connected.map_err(|source| StreamError::Connect {
+            pod: pod.to_owned(),
+            port,
+            source,
+        })
+    }
+
+    fn book(&self, namespace: &str, pod: &str) -> Result<Book, StreamError> {
+        let key = (namespace.to_owned(), pod.to_owned());
+        let book = self.shared.books().get(&key).cloned();
+        book.ok_or_else(|| StreamError::NoPod {
+            namespace: namespace.to_owned(),
+            pod: pod.to_owned(),
+        })
+    }
+}
