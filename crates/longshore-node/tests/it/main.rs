@@ -28,3 +28,5 @@ mod shim;
 mod shim_rig;
 #[cfg(test)]
 mod tokens;
+#[cfg(test)]
+mod way_in;

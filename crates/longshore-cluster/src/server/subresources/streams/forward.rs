@@ -171,7 +171,7 @@ impl Lane {
             let mut buffer = vec![0; CHUNK];
             loop {
                 match read.read(&mut buffer).await {
-                    Ok(0) | Err(_) => return Ok(()),
+                    Ok(0) | Err(_) => return Ok::<_, io::Error>(()),
                     Ok(n) => protocol.send(&sender, channel, &buffer[..n]).await?,
                 }
             }

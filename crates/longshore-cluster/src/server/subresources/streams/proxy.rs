@@ -332,7 +332,7 @@ async fn exchange(
             let pod = pod.await.map_err(std::io::Error::other)?;
             let mut pod = TokioIo::new(pod);
             tokio::io::copy_bidirectional(&mut client, &mut pod).await?;
-            Ok(())
+            Ok::<_, std::io::Error>(())
         });
     }
     let status = response.status();

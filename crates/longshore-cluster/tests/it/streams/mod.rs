@@ -1,0 +1,7 @@
+//! The way into pods as clients use it: over real sockets, with a fake node behind the server.
+
+mod client;
+mod forwarding;
+mod node;
+mod processes;
+mod proxying;
