@@ -20,6 +20,7 @@ mod drain;
 mod errors;
 mod flyte_sdk;
 mod full_disk;
+mod kubectl;
 mod lint;
 mod lost_database;
 mod metrics_reference;

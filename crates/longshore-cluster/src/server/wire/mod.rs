@@ -70,7 +70,7 @@ pub struct Limits {
     pub n_connections: usize,
     /// Requests being answered, watches aside; further ones get 429. Default 400, as upstream.
     pub n_requests: usize,
-    /// Open watches and followed logs; further ones get 429. Default 4096.
+    /// Open watches, followed logs, and connections into pods; further ones get 429. Default 4096.
     pub n_watches: usize,
     /// Time for a request that is no watch, its body included; then 504. Default 60 seconds, as
     /// upstream.
