@@ -146,8 +146,7 @@ where
         None => Carrier::of(&mut parts, &query)?,
         Some(_) => Carrier::Body,
     };
-    let way_in = path.subresource.as_deref();
-    let way_in = way_in.and_then(|it| WayIn::of(&served.resource, it));
+    let way_in = WayIn::of(&served.resource, path.subresource.as_deref());
     let call = call(server, user, served, &path, query, &parts)?;
     if let Some(way_in) = way_in {
         // On the heap, or every request would have room for it.
@@ -242,8 +241,9 @@ fn call(
     query: Query,
     parts: &Parts,
 ) -> Result<Call> {
-    let subresource = path.subresource.as_deref().unwrap_or("");
-    let has_own_form = subresource == "log" || WayIn::of(&served.resource, subresource).is_some();
+    let subresource = path.subresource.as_deref();
+    let has_own_form =
+        subresource == Some("log") || WayIn::of(&served.resource, subresource).is_some();
     let messages = match served.resource.custom {
         Some(_) => Messages::Metadata,
         None => Messages::Whole,

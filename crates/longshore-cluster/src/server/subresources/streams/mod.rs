@@ -43,7 +43,8 @@ pub(crate) enum WayIn {
 
 impl WayIn {
     /// The way in that a subresource is.
-    pub(crate) fn of(resource: &Resource, subresource: &str) -> Option<WayIn> {
+    pub(crate) fn of(resource: &Resource, subresource: Option<&str>) -> Option<WayIn> {
+        let subresource = subresource?;
         let is_proxy = subresource == "proxy" || subresource.starts_with("proxy/");
         match (resource.qualified().as_str(), subresource) {
             ("pods", "exec") => Some(WayIn::Exec),
