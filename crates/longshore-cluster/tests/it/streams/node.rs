@@ -19,7 +19,7 @@ use tokio::{
 };
 
 use crate::{
-    harness::{Api, PODS, pod},
+    harness::{Api, PODS, bound_pod},
     wire::{Served, served_with},
 };
 
@@ -175,10 +175,15 @@ pub(super) async fn cluster() -> (Served, FakeNode) {
     let node = FakeNode::default();
     served.cluster.set_pod_streams(Arc::new(node.clone()));
     let api = Api::new(&served.cluster);
-    let mut a = pod("a");
+    let mut a = bound_pod("a");
     let port = json!([{"containerPort": PORT_HTTP}]);
     a["spec"]["containers"][0]["ports"] = port;
     api.make(PODS, a).await;
+    let address = json!({"status": {"podIP": "127.1.1.1"}});
+    let (code, _) = api
+        .patch("merge", &format!("{PODS}/a/status"), address)
+        .await;
+    assert_eq!(code, 200);
     let service = json!({
         "metadata": {"name": "s"},
         "spec": {"ports": [{"name": "web", "port": 8000, "targetPort": PORT_HTTP}]},

@@ -10,7 +10,7 @@ use super::{
     node::{cluster, until_idle},
 };
 use crate::{
-    harness::{Api, PODS, pod},
+    harness::{Api, PODS, bound_pod, pod},
     wire::served_with,
 };
 
@@ -102,6 +102,7 @@ async fn a_client_joins_the_program_of_a_container() {
 #[tokio::test]
 async fn requests_that_cannot_be_served_say_why() {
     let (served, _) = cluster().await;
+    Api::new(&served.cluster).make(PODS, pod("unbound")).await;
     let (websocket, unknown) = (upgrade(V5), upgrade("v9.channel.k8s.io"));
     let websocket = websocket.as_str();
     let spdy = "connection: Upgrade\r\nupgrade: SPDY/3.1\r\nx-stream-protocol-version: v4.channel.k8s.io\r\n";
@@ -141,6 +142,12 @@ async fn requests_that_cannot_be_served_say_why() {
             "pods \\\"b\\\" not found",
         ),
         (
+            format!("GET {PODS}/unbound/exec?command=cat&stdout=true"),
+            websocket,
+            400,
+            "pod unbound does not have a host assigned",
+        ),
+        (
             format!("GET {ready}"),
             unknown.as_str(),
             400,
@@ -156,7 +163,7 @@ async fn requests_that_cannot_be_served_say_why() {
 #[tokio::test]
 async fn without_a_node_nobody_is_let_in() {
     let served = served_with(Limits::default());
-    Api::new(&served.cluster).make(PODS, pod("a")).await;
+    Api::new(&served.cluster).make(PODS, bound_pod("a")).await;
     let line = format!("GET {}", exec("cat"));
     let (code, body) = refused(&served, &line, &upgrade(V5)).await;
     assert_eq!(code, 503, "{body}");

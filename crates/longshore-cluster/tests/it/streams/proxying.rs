@@ -7,7 +7,7 @@ use super::{
     client::{ask, refused},
     node::{PORT_CLOSED, PORT_HTTP, cluster, until_idle},
 };
-use crate::harness::{Api, PODS};
+use crate::harness::{Api, PODS, pod};
 
 const SERVICES: &str = "/api/v1/namespaces/default/services";
 const SLICES: &str = "/apis/discovery.k8s.io/v1/namespaces/default/endpointslices";
@@ -80,6 +80,7 @@ async fn an_upgraded_connection_passes_through() {
 #[tokio::test]
 async fn what_cannot_be_proxied_says_why() {
     let (served, _) = cluster().await;
+    Api::new(&served.cluster).make(PODS, pod("new")).await;
     for (path, code, expected) in [
         (
             format!("{PODS}/a:{PORT_CLOSED}/proxy/"),
@@ -87,6 +88,7 @@ async fn what_cannot_be_proxied_says_why() {
             "error trying to reach service",
         ),
         (format!("{PODS}/b/proxy/"), 404, "not found"),
+        (format!("{PODS}/new/proxy/"), 400, "address not allowed"),
         (format!("{PODS}/a:http/proxy/"), 400, "expected the number"),
         (format!("{PODS}/https:a:443/proxy/"), 400, "plain HTTP"),
         (format!("{SERVICES}/t/proxy/"), 404, "not found"),

@@ -26,6 +26,7 @@ use super::log;
 use crate::server::{
     error::{ApiError, Result},
     http::body::ApiBody,
+    meta,
     registry::Resource,
     streams::{PodStreams, StreamSet},
     verbs::Call,
@@ -97,6 +98,7 @@ async fn process(way: WayIn, call: &Call, parts: &mut Parts) -> Result<Response<
     let container = call.query.text("container");
     let container = (!container.is_empty()).then(|| container.to_owned());
     let container = log::choose_container(call, &pod, container)?;
+    check_bound(&pod)?;
     let streams = stream_set(call)?;
     let command: Vec<String> = call.query.all("command").map(str::to_owned).collect();
     if way == WayIn::Exec && command.is_empty() {
@@ -127,6 +129,15 @@ async fn process(way: WayIn, call: &Call, parts: &mut Parts) -> Result<Response<
     )
 }
 
+/// A pod that no node has yet has nothing to enter.
+fn check_bound(pod: &Value) -> Result<()> {
+    if meta::text(pod, "/spec/nodeName").is_empty() {
+        let message = format!("pod {} does not have a host assigned", meta::name(pod));
+        return Err(ApiError::bad_request(message));
+    }
+    Ok(())
+}
+
 fn stream_set(call: &Call) -> Result<StreamSet> {
     let flag = |option| Ok::<_, ApiError>(call.query.flag(option)?.unwrap_or(false));
     let tty = flag("tty")?;
@@ -146,7 +157,9 @@ fn stream_set(call: &Call) -> Result<StreamSet> {
 }
 
 async fn port_forward(call: &Call, parts: &mut Parts) -> Result<Response<ApiBody>> {
-    let target = call.target(call.stored()?.value())?;
+    let pod = call.stored()?.value();
+    check_bound(&pod)?;
+    let target = call.target(pod)?;
     let Some(handshake) = Handshake::of(parts)? else {
         return Err(no_websocket(&parts.headers));
     };

@@ -59,6 +59,9 @@ where
         "services" => service_port(call, &asked)?,
         _ => pod_port(call, &asked)?,
     };
+    if meta::text(&pod, "/status/podIP").is_empty() {
+        return Err(ApiError::bad_request("address not allowed"));
+    }
     let target = call.target(pod)?;
     let (connection, place) = target.connect(port).await.map_err(unreachable)?;
     let upgrade = match asked_protocol(&parts.headers) {
