@@ -6,21 +6,27 @@ use std::{
     ffi::{CString, OsStr, OsString},
     fs::{self, File},
     io,
-    os::unix::ffi::OsStrExt,
+    os::{
+        fd::{AsFd, FromRawFd, OwnedFd, RawFd},
+        unix::ffi::OsStrExt,
+    },
     path::{Path, PathBuf},
     process::ExitCode,
 };
 
 use nix::{
+    errno::Errno,
     libc,
+    poll::{PollFd, PollFlags, PollTimeout, poll},
     sched::{CloneFlags, setns},
     sys::{
         prctl::{set_no_new_privs, set_pdeathsig},
-        signal::Signal,
+        signal::{Signal, kill},
         wait::{WaitStatus, waitpid},
     },
     unistd::{
-        ForkResult, Gid, Uid, chdir, execvpe, fchown, fork, setgroups, setresgid, setresuid, setsid,
+        ForkResult, Gid, Pid, Uid, chdir, execvpe, fchown, fork, getppid, setgroups, setresgid,
+        setresuid, setsid,
     },
 };
 
@@ -80,6 +86,7 @@ struct Program {
 }
 
 fn attempt(init: &str, argv: &[OsString], streams: Streams) -> io::Result<u8> {
+    let caller = pidfd(getppid());
     let mut program = Program::of(init)?;
     if streams == Streams::Terminal && !program.has_variable("TERM") {
         program.env.push(c"TERM=xterm".to_owned());
@@ -101,6 +108,7 @@ fn attempt(init: &str, argv: &[OsString], streams: Streams) -> io::Result<u8> {
     // SAFETY: this process has one thread, so its memory is consistent in the child.
     match unsafe { fork() }? {
         ForkResult::Parent { child } => loop {
+            end_with(caller.as_ref(), child);
             let code = match waitpid(child, None)? {
                 WaitStatus::Exited(_, code) => Some(code),
                 WaitStatus::Signaled(_, signal, _) => Some(128 + signal as i32),
@@ -133,6 +141,32 @@ fn attempt(init: &str, argv: &[OsString], streams: Streams) -> io::Result<u8> {
             }
         }
     }
+}
+
+/// Waits for the end of the command; kills it when the process that wanted it has died before.
+fn end_with(caller: Option<&OwnedFd>, command: Pid) {
+    let (Some(caller), Some(ended)) = (caller, pidfd(command)) else {
+        return;
+    };
+    let mut polled = [caller.as_fd(), ended.as_fd()].map(|fd| PollFd::new(fd, PollFlags::POLLIN));
+    while poll(&mut polled, PollTimeout::NONE) == Err(Errno::EINTR) {}
+    let [caller, ended] = polled.map(|fd| fd.any().unwrap_or(false));
+    if caller && !ended {
+        // It may just have ended; then there is nothing to kill.
+        let _ = kill(command, Signal::SIGKILL);
+    }
+}
+
+/// Something to wait for the end of a process that need not be a child. Old kernels have none.
+fn pidfd(process: Pid) -> Option<OwnedFd> {
+    #[expect(unsafe_code, reason = "there is no safe call for this descriptor")]
+    // SAFETY: the call takes two numbers.
+    let fd = unsafe { libc::syscall(libc::SYS_pidfd_open, process.as_raw(), 0) };
+    let fd = RawFd::try_from(fd).ok().filter(|fd| *fd >= 0)?;
+    #[expect(unsafe_code, reason = "the call above returns a bare number")]
+    // SAFETY: the descriptor is new, and nobody else has it.
+    let fd = unsafe { OwnedFd::from_raw_fd(fd) };
+    Some(fd)
 }
 
 impl Program {

@@ -112,6 +112,52 @@ async fn a_large_stream_passes_through_a_command_both_ways() {
     node.stop().await;
 }
 
+/// The host's pid of a process with this command line, and that of its parent.
+fn find(command: &str) -> Option<(i32, i32)> {
+    let processes = std::fs::read_dir("/proc").expect("proc").flatten();
+    let read = |pid: i32, file: &str| std::fs::read(format!("/proc/{pid}/{file}")).ok();
+    processes
+        .filter_map(|it| it.file_name().to_str()?.parse::<i32>().ok())
+        .find_map(|pid| {
+            let line = String::from_utf8_lossy(&read(pid, "cmdline")?).replace('\0', " ");
+            let stat = String::from_utf8(read(pid, "stat")?).ok()?;
+            let (_, after_name) = stat.rsplit_once(") ")?;
+            let parent = after_name.split(' ').nth(1)?.parse().ok()?;
+            (line.trim_end() == command).then_some((pid, parent))
+        })
+}
+
+async fn until_found(command: &str, is_wanted: bool) {
+    let found = async {
+        while find(command).is_some() != is_wanted {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    let found = tokio::time::timeout(PATIENCE, found).await;
+    assert!(found.is_ok(), "{command}: found? {}", !is_wanted);
+}
+
+#[tokio::test]
+async fn a_command_ends_with_the_process_that_started_it() {
+    let rig = Rig::new();
+    let node = rig.start().await;
+    rig.run("a", script("exec sleep 98763")).await;
+    rig.until_phase("a", "Running").await;
+    until_found("sleep 98763", true).await;
+    let (_, init) = find("sleep 98763").expect("the program");
+    let shim = env!("CARGO_BIN_EXE_longshore-shim");
+    let starter = format!("{shim} enter {init} sleep 98764; true");
+    let mut starter = std::process::Command::new("sh")
+        .args(["-c", &starter])
+        .spawn()
+        .expect("a process");
+    until_found("sleep 98764", true).await;
+    starter.kill().expect("it runs");
+    starter.wait().expect("it ends");
+    until_found("sleep 98764", false).await;
+    node.stop().await;
+}
+
 #[tokio::test]
 async fn a_command_ends_when_its_client_leaves() {
     let rig = Rig::new();
@@ -122,20 +168,7 @@ async fn a_command_ends_when_its_client_leaves() {
     let mut process = node.exec("a", &format!("echo begun; exec {marker}"), ALL);
     read_until(process.stdout.as_mut().expect("out"), "begun").await;
     drop(process);
-    let is_there = || {
-        let processes = std::fs::read_dir("/proc").expect("proc").flatten();
-        let lines = processes.filter_map(|it| std::fs::read(it.path().join("cmdline")).ok());
-        lines
-            .map(|line| String::from_utf8_lossy(&line).replace('\0', " "))
-            .any(|line| line.trim_end() == marker)
-    };
-    let gone = async {
-        while is_there() {
-            tokio::time::sleep(Duration::from_millis(5)).await;
-        }
-    };
-    let gone = tokio::time::timeout(PATIENCE, gone).await;
-    assert!(gone.is_ok(), "the command runs on");
+    until_found(marker, false).await;
     node.stop().await;
 }
 

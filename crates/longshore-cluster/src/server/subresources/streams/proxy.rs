@@ -54,10 +54,9 @@ where
     }
     let prefix = prefix.to_owned();
     let path = path_and_query(rest, parts.uri.query())?;
-    let asked = Asked::parse(&call.name)?;
     let (pod, port) = match call.resource().plural.as_str() {
-        "services" => service_port(call, &asked)?,
-        _ => pod_port(call, &asked)?,
+        "services" => service_port(call, &Asked::parse("service", &call.name)?)?,
+        _ => pod_port(call, &Asked::parse("pod", &call.name)?)?,
     };
     if meta::text(&pod, "/status/podIP").is_empty() {
         return Err(ApiError::bad_request("address not allowed"));
@@ -124,7 +123,7 @@ struct Asked<'a> {
 }
 
 impl<'a> Asked<'a> {
-    fn parse(text: &'a str) -> Result<Asked<'a>> {
+    fn parse(kind: &str, text: &'a str) -> Result<Asked<'a>> {
         let (scheme, name, port) = match text.split(':').collect::<Vec<_>>().as_slice() {
             [name] => ("", *name, ""),
             [name, port] => ("", *name, *port),
@@ -137,7 +136,7 @@ impl<'a> Asked<'a> {
                 "this server's proxy speaks plain HTTP to pods, found {text:?}: use kubectl port-forward for TLS"
             ))),
             _ => Err(ApiError::bad_request(format!(
-                "invalid request {text:?}: expected name, name:port or http:name:port"
+                "invalid {kind} request {text:?}"
             ))),
         }
     }
@@ -363,7 +362,7 @@ mod tests {
             (":80", None),
             ("a:b:c:d", None),
         ] {
-            let found = Asked::parse(text).ok();
+            let found = Asked::parse("pod", text).ok();
             assert_eq!(found.map(|it| (it.name, it.port)), expected, "{text}");
         }
     }
