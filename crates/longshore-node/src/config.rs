@@ -42,6 +42,9 @@ pub struct NodeConfig {
     /// The port on which API servers request logs: that of a [`LogListener`](crate::LogListener).
     /// `None`: API servers cannot request logs.
     pub log_port: Option<u16>,
+    /// Whether all pods have a network of their own, except those that ask for the host's. Otherwise pods have one whose
+    /// image says so ([`Image::network`](crate::images::Image)).
+    pub pod_network: bool,
     /// How many pods may be in the act of starting at the same time.
     pub n_concurrent_starts: usize,
 }
@@ -70,6 +73,7 @@ impl NodeConfig {
             pod_env: Vec::new(),
             api_server: None,
             log_port: None,
+            pod_network: false,
             n_concurrent_starts: 2 * n_processors(),
         }
     }

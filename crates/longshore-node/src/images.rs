@@ -8,6 +8,9 @@
 //!   env: {LANG: C.UTF-8}
 //!   workdir: /app
 //!   mounts: [{host: /srv/models, path: /models, readOnly: true}]
+//!   network: pod                    # default: host
+//!   hostPorts: [5432]
+//!   egress: host                    # default: none
 //! ```
 
 use std::{
@@ -78,6 +81,35 @@ pub struct Image {
     pub workdir: Option<String>,
     /// Host directories and files that come with the image.
     pub mounts: Vec<ImageMount>,
+    /// Whose network pods of the image have.
+    pub network: NetworkMode,
+    /// TCP ports of the host's loopback that a pod with a network finds at its own loopback.
+    #[serde(rename = "hostPorts")]
+    pub host_ports: Vec<u16>,
+    /// What a pod with a network reaches beyond pods, Services and the API server.
+    pub egress: Egress,
+}
+
+/// The network of a pod.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum NetworkMode {
+    /// The host's.
+    #[default]
+    Host,
+    /// One of its own: an address that only other pods and the node reach, and all ports.
+    Pod,
+}
+
+/// What a pod with a network reaches of other networks.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Egress {
+    /// Nothing.
+    #[default]
+    None,
+    /// What the host reaches, by TCP and by name.
+    Host,
 }
 
 /// The files of an image.
@@ -130,7 +162,7 @@ impl ImageMap {
         })
     }
 
-    fn parse(text: &str) -> Result<Self, String> {
+    pub(crate) fn parse(text: &str) -> Result<Self, String> {
         serde_saphyr::from_str(text).map_err(|e| e.to_string())
     }
 

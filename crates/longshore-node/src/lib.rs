@@ -21,6 +21,7 @@ mod left_behind;
 mod log_book;
 pub mod log_server;
 pub mod logs;
+mod network;
 mod node;
 mod pod;
 mod private_dir;

@@ -29,7 +29,7 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    addresses::Addresses,
+    addresses::{Addresses, Pool},
     cgroups::Cgroups,
     config::{LogsLifetime, NodeConfig, PodsLifetime},
     env::HostFacts,
@@ -37,6 +37,7 @@ use crate::{
     left_behind,
     log_book::{AttemptWatch, LogBook},
     logs::{self, LogError, LogOptions},
+    network::{self, Network, PodAddress},
     pod::{
         actor::{Actor, News},
         directory,
@@ -50,7 +51,7 @@ use crate::{
     shim::protocol::{AttemptId, Command},
 };
 
-/// Pods share the host's network, each at an address of its own.
+/// The address of the node, and of pods that ask for the host's network.
 const HOST_IP: Ipv4Addr = Ipv4Addr::LOCALHOST;
 /// The longest note that API servers take.
 const NOTE_BYTES: usize = 1024;
@@ -89,6 +90,7 @@ pub(crate) struct Shared {
     pub(crate) followed: Arc<Followed>,
     starts: Arc<Semaphore>,
     recorder: Recorder,
+    pub(crate) network: Arc<Network>,
     addresses: Addresses,
     books: Mutex<BTreeMap<(String, String), Book>>,
     told_images: Mutex<BTreeSet<String>>,
@@ -127,7 +129,8 @@ impl Shared {
             .join(format!("{}.log", id.attempt))
     }
 
-    /// The address of a pod: its own, or the host's for a pod on the host's network.
+    /// The address of a pod: the host's for a pod that asks for the host's network, else its own, which also says
+    /// whether the pod has a network of its own.
     pub(crate) fn pod_ip(&self, pod: &Pod) -> Ipv4Addr {
         let is_hosts = pod
             .spec
@@ -140,8 +143,28 @@ impl Shared {
             .status
             .as_ref()
             .and_then(|it| it.pod_ip.as_ref()?.parse().ok());
+        let is_wanted = || network::is_wanted(pod, &self.config.images, self.config.pod_network);
+        // A pod keeps what it was given, whatever the image map says by now.
+        let has_network = match published {
+            Some(ip) if network::is_of_a_pod(ip) => true,
+            Some(ip) if Pool::Loopback.owns(ip) => false,
+            Some(_) | None => is_wanted() && self.profile != Profile::None,
+        };
+        let pool = if has_network {
+            Pool::PodNetwork
+        } else {
+            Pool::Loopback
+        };
         self.addresses
-            .assign(&pod.uid().unwrap_or_default(), published)
+            .assign(pool, &pod.uid().unwrap_or_default(), published)
+    }
+
+    /// The address of a pod, and the way to it.
+    pub(crate) fn pod_address(&self, ip: Ipv4Addr) -> PodAddress {
+        PodAddress {
+            ip,
+            network: Arc::clone(&self.network),
+        }
     }
 
     /// Waits until one more pod may start.
@@ -237,10 +260,12 @@ impl Node {
         let cgroups = Cgroups::find()
             .inspect_err(|why| tracing::info!(%why, "memory limits of containers are not enforced"))
             .ok();
+        let network = Arc::new(Network::new(config.clone(), profile));
         let shared = Shared {
             powers: Powers::of_this_process(profile),
             cgroups,
             followed: Arc::default(),
+            network,
             starts: Arc::new(Semaphore::new(config.n_concurrent_starts.max(1))),
             recorder: Recorder::new(client.clone(), reporter),
             addresses: Addresses::default(),
@@ -289,8 +314,17 @@ impl Node {
             shared.host.ip.clone(),
             shutdown.clone(),
         );
-        // On the heap, or every caller's future would carry the two along.
-        tokio::join!(Box::pin(registration), Box::pin(self.run_pods(shutdown)));
+        let network = network::serve(
+            Arc::clone(&shared.network),
+            shared.client.clone(),
+            shutdown.clone(),
+        );
+        // On the heap, or every caller's future would carry them along.
+        tokio::join!(
+            Box::pin(registration),
+            Box::pin(network),
+            Box::pin(self.run_pods(shutdown))
+        );
     }
 
     async fn run_pods(&self, shutdown: CancellationToken) {
@@ -439,6 +473,7 @@ impl Pods {
                     .cloned()
                     .collect();
                 missing.iter().for_each(|uid| self.gone(uid));
+                self.shared.network.sweep().await;
                 self.sweep(&listed).await;
             }
         }
@@ -458,10 +493,10 @@ impl Pods {
         }
         let (news, inbox) = watch::channel(News::Present(pod.clone()));
         let (told, book) = watch::channel(LogBook::new());
-        let address = self.shared.pod_ip(&pod);
         let (commands, asked) = mpsc::channel(ASKED);
         match Actor::new(self.shared.clone(), pod, inbox, told, asked) {
             Ok(actor) => {
+                let address = actor.pod_ip();
                 let (shutdown, id) = (self.shutdown.clone(), uid.clone());
                 self.tasks.spawn(async move {
                     actor.run(shutdown).await;
@@ -493,6 +528,7 @@ impl Pods {
     fn on_end(&mut self, ended: Result<String, tokio::task::JoinError>) {
         match ended {
             Ok(uid) => {
+                self.shared.network.forget(&uid);
                 self.shared.addresses.release(&uid);
                 if let Some(mailbox) = self.actors.remove(&uid) {
                     self.shared

@@ -31,15 +31,17 @@ impl Profile {
     pub fn what_is_lost(self) -> &'static str {
         match self {
             Self::Full => {
-                "Pods share the host's network, and limits of processor are not enforced."
+                "Pods share the host's network unless their image says `network: pod`, and limits of processor are not \
+                 enforced."
             }
             Self::User => {
-                "Pods share the host's network, limits of processor are not enforced, each container \
-                 has a single user, and host directories that cannot be layered are read-only."
+                "Pods share the host's network unless their image says `network: pod`, limits of processor are not \
+                 enforced, each container has a single user, and host directories that cannot be layered are read-only."
             }
             Self::None => {
-                "Containers are plain child processes: pods with volume mounts, image mounts or another root file \
-                 system are refused, the token of the service account is not mounted, terminationMessagePath is not read, and containers see and change the host's files."
+                "Containers are plain child processes: pods with volume mounts, image mounts, another root file system \
+                 or a network of their own are refused, the token of the service account is not mounted, \
+                 terminationMessagePath is not read, and containers see and change the host's files."
             }
         }
     }

@@ -3,7 +3,6 @@
 use std::{
     fmt,
     io::{self, ErrorKind},
-    net::Ipv4Addr,
     path::PathBuf,
     time::Duration,
 };
@@ -19,6 +18,7 @@ use tokio_util::io::StreamReader;
 use crate::{
     log_book::{AttemptWatch, LogBook},
     logs::{self, Beginning},
+    network::PodAddress,
     shim::{
         STDIN_FILE,
         protocol::{AttemptId, Command},
@@ -276,12 +276,22 @@ impl Drop for LastInput {
     }
 }
 
-/// Connects to a port as a process of the pod would: at the pod's address, else at that of the loopback interface. Pods share
-/// the host's network.
-pub(crate) async fn connect_to_pod(address: Ipv4Addr, port: u16) -> io::Result<TcpStream> {
+/// Connects to a port as a process of the pod would: at the pod's address, else at that of the loopback interface, which is
+/// the host's for a pod that shares its network.
+pub(crate) async fn connect_to_pod(
+    address: &PodAddress,
+    uid: &str,
+    port: u16,
+) -> io::Result<TcpStream> {
     let mut refused = None;
-    for address in [address, Ipv4Addr::LOCALHOST] {
-        let connect = TcpStream::connect((address, port));
+    for is_loopback in [false, true] {
+        let connect = async {
+            if is_loopback {
+                address.connect_within(uid, port).await
+            } else {
+                address.connect(None, port).await
+            }
+        };
         match tokio::time::timeout(CONNECT_LIMIT, connect).await {
             Ok(Ok(stream)) => {
                 stream.set_nodelay(true)?;

@@ -117,6 +117,8 @@ pub(crate) struct ClusterPlan<'a> {
     pub(crate) keeping: Keeping,
     /// What happens with pods whose image is not in the image map.
     pub(crate) unmapped_images: UnmappedImages,
+    /// Whether each pod has a network of its own.
+    pub(crate) pod_network: bool,
 }
 
 impl LocalCluster {
@@ -133,6 +135,7 @@ impl LocalCluster {
             parallelism,
             keeping,
             unmapped_images,
+            pod_network,
         } = *plan;
         let lifetime = keeping.lifetime;
         phases.wait_for("the cluster to read its objects");
@@ -156,6 +159,7 @@ impl LocalCluster {
         config.unmapped_images = unmapped_images;
         // Ended pods count until they are deleted.
         config.max_pods = parallelism.saturating_mul(2).max(MIN_PODS);
+        config.pod_network = pod_network;
         config.lifetime = match lifetime {
             Lifetime::OfProcess => PodsLifetime::DieWithNode,
             Lifetime::OfDataDir => PodsLifetime::OutliveNode,

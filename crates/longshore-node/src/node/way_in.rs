@@ -1,5 +1,10 @@
 //! The way into the pods of this node: `exec`, `attach` and connections to ports.
 
+use std::{
+    io,
+    net::{SocketAddr, SocketAddrV4},
+};
+
 use tokio::net::TcpStream;
 
 use super::{Book, Node};
@@ -97,7 +102,22 @@ impl Node {
         })
     }
 
-    /// Connects to a port of a pod, as a process of the pod would.
+    /// Where the API server listens on the host's network. Pods with a network of their own reach it from now on at the
+    /// first address of Services, and as `kubernetes.default.svc`.
+    pub fn set_api_server(&self, address: SocketAddr) {
+        self.shared.network.set_api_server(address);
+    }
+
+    /// Connects to a port at the address of a pod of this node. A pod that has a network of its own is reached from
+    /// inside of its network; another address from the host's.
+    ///
+    /// # Errors
+    /// Nothing listens there, or the networks of pods are not available.
+    pub async fn connect(&self, address: SocketAddrV4) -> io::Result<TcpStream> {
+        self.shared.network.connect(address).await
+    }
+
+    /// Connects to a port of a pod, as a process of the pod would: what listens at its loopback address only is reached, too.
     ///
     /// # Errors
     /// There is no such pod here, or nothing accepts connections at the port.
@@ -107,8 +127,9 @@ impl Node {
         pod: &str,
         port: u16,
     ) -> Result<TcpStream, StreamError> {
-        let address = self.book(namespace, pod)?.address;
-        let connected = streams::connect_to_pod(address, port).await;
+        let Book { uid, address, .. } = self.book(namespace, pod)?;
+        let address = self.shared.pod_address(address);
+        let connected = streams::connect_to_pod(&address, &uid, port).await;
         connected.map_err(|source| StreamError::Connect {
             pod: pod.to_owned(),
             port,

@@ -5,7 +5,9 @@ mod probing;
 mod refreshing;
 mod stopping;
 
-use std::{collections::BTreeMap, net::Ipv4Addr, path::PathBuf, sync::Arc, time::Duration};
+use std::{
+    collections::BTreeMap, net::Ipv4Addr, os::fd::OwnedFd, path::PathBuf, sync::Arc, time::Duration,
+};
 
 use futures::{StreamExt, future::BoxFuture, stream::FuturesUnordered};
 use jiff::Timestamp;
@@ -33,6 +35,7 @@ use crate::{
     followed::Followers,
     images::unmapped_note,
     log_book::{ContainerLog, LogBook},
+    network,
     node::Shared,
     probes::{Outcome as ProbeOutcome, Probers},
     refusal::Refusal,
@@ -118,6 +121,10 @@ impl Actor {
         let dir = shared.pods_dir().join(&uid);
         let (local, link) = adopt(&dir, &pod, clock::now())?;
         let pod_ip = shared.pod_ip(&pod);
+        if network::is_of_a_pod(pod_ip) {
+            let network = &shared.network;
+            network.register(&uid, &pod, pod_ip, &dir, link.is_some());
+        }
         let mut actor = Self {
             pod_ip,
             probers: Probers::new(),
@@ -141,6 +148,11 @@ impl Actor {
         actor.recall_health();
         actor.recall_tokens();
         Ok(actor)
+    }
+
+    /// The address of the pod.
+    pub(crate) fn pod_ip(&self) -> Ipv4Addr {
+        self.pod_ip
     }
 
     /// Runs until the pod is gone or the node shuts down.
@@ -314,7 +326,7 @@ impl Actor {
         let ready = result.and_then(|resolved| {
             self.specs = resolved.specs;
             self.keep_tokens(resolved.tokens);
-            self.start_shim()
+            self.start_shim(resolved.network)
                 .map_err(|e| Refusal::io("start the shim", &e))
         });
         let before = std::mem::replace(&mut self.local.preparation, Preparation::Ready);
@@ -360,12 +372,13 @@ impl Actor {
         }
     }
 
-    fn start_shim(&mut self) -> std::io::Result<()> {
+    fn start_shim(&mut self, network: Option<OwnedFd>) -> std::io::Result<()> {
         if self.link.is_none() {
             self.link = Some(ShimLink::start(
                 &self.shared.config,
                 &self.dir,
                 self.desired.grace,
+                network,
             )?);
             self.local.has_shim = true;
         }

@@ -160,10 +160,19 @@ pub(crate) fn with_socket<T>(
     dir: &Path,
     with: impl FnOnce(PathBuf) -> io::Result<T>,
 ) -> io::Result<T> {
+    with_file(dir, SOCKET, with)
+}
+
+/// The same with the path of another file.
+pub(crate) fn with_file<T>(
+    dir: &Path,
+    name: &str,
+    with: impl FnOnce(PathBuf) -> io::Result<T>,
+) -> io::Result<T> {
     let open = fs::File::open(dir)?;
     with(
         Path::new("/proc/self/fd")
             .join(open.as_raw_fd().to_string())
-            .join(SOCKET),
+            .join(name),
     )
 }

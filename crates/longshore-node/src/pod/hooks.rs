@@ -1,12 +1,13 @@
 //! The hooks of containers: what runs right after a start, and before a stop signal.
 
-use std::{collections::BTreeMap, net::Ipv4Addr, time::Duration};
+use std::{collections::BTreeMap, time::Duration};
 
 use k8s_openapi::api::core::v1::{Container, LifecycleHandler};
 use tokio::sync::mpsc;
 use tokio_util::task::AbortOnDropHandle;
 
 use crate::{
+    network::PodAddress,
     probes::{Accepted, Question, ask},
     shim::{ExecTarget, protocol::AttemptId},
 };
@@ -67,7 +68,7 @@ impl Hook {
         Self::Call(Question::Impossible(why.into()))
     }
 
-    async fn run(&self, pod_ip: Ipv4Addr, exec: &ExecTarget) -> Result<(), String> {
+    async fn run(&self, pod_ip: &PodAddress, exec: &ExecTarget) -> Result<(), String> {
         match self {
             Self::Call(question) => ask(question, Accepted::Any, pod_ip, exec, NO_LIMIT).await,
             Self::Sleep(duration) => {
@@ -120,12 +121,12 @@ impl Hooks {
         id: AttemptId,
         kind: HookKind,
         hook: Hook,
-        pod_ip: Ipv4Addr,
+        pod_ip: PodAddress,
         exec: ExecTarget,
     ) {
         let (tell, key) = (self.tell.clone(), (id.clone(), kind));
         let task = tokio::spawn(async move {
-            let result = hook.run(pod_ip, &exec).await;
+            let result = hook.run(&pod_ip, &exec).await;
             // An actor that is gone needs no answer.
             drop(tell.send(Ended { id, kind, result }).await);
         });

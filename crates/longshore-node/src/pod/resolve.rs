@@ -3,11 +3,12 @@
 use std::{
     collections::BTreeMap,
     net::Ipv4Addr,
+    os::fd::OwnedFd,
     path::{Path, PathBuf},
     time::Duration,
 };
 
-use k8s_openapi::api::core::v1::{Container, Pod, PodSpec};
+use k8s_openapi::api::core::v1::{Container, Pod};
 use kube::ResourceExt;
 use nix::unistd::{Uid, User, geteuid};
 
@@ -16,6 +17,7 @@ use crate::{
     api_server, clock,
     env::{Environment, HostFacts, environment},
     images::{Image, RootFs, image_refusal},
+    network,
     node::Shared,
     profile::Profile,
     refusal::Refusal,
@@ -43,10 +45,12 @@ pub(crate) struct Resolved {
     pub(crate) specs: Specs,
     /// What its volumes hold.
     pub(crate) tokens: Tokens,
+    /// The namespace of its network, where it has one of its own.
+    pub(crate) network: Option<OwnedFd>,
 }
 
-/// Reads what the pod refers to, makes its volumes, and resolves every name in it. Tokens that are `known` are used as long
-/// as they are good.
+/// Reads what the pod refers to, makes its volumes and its network, and resolves every name in it. Tokens that are `known`
+/// are used as long as they are good.
 pub(crate) async fn resolve(
     shared: &Shared,
     pod: &Pod,
@@ -57,6 +61,14 @@ pub(crate) async fn resolve(
     let host = host_facts(shared, pod_ip);
     if let Some(refusal) = unsupported::find(pod, shared.profile) {
         return Err(refusal);
+    }
+    let config = &shared.config;
+    let wants_network = network::is_wanted(pod, &config.images, config.pod_network);
+    if shared.profile == Profile::None && wants_network {
+        return Err(Refusal::pod(
+            "the pod shall have a network of its own, and this node may not make network namespaces (profile none): \
+             let it run as root, or allow user namespaces, or leave out --pod-network and `network: pod`",
+        ));
     }
     for container in containers(pod) {
         check_image(shared, container)?;
@@ -71,7 +83,8 @@ pub(crate) async fn resolve(
         host: &host,
     };
     let volumes = volumes::prepare(&store)?;
-    if let Some(spec) = &pod.spec {
+    let has_network = network::is_of_a_pod(pod_ip);
+    if let Some(spec) = pod.spec.as_ref().filter(|_| !has_network) {
         hosts::prepare(dir, spec)?;
     }
     let spec = |c: &Container| {
@@ -80,12 +93,20 @@ pub(crate) async fn resolve(
             spec(shared, pod, c, &sources, &volumes, &host)?,
         ))
     };
-    let specs = containers(pod)
+    let mut specs = containers(pod)
         .map(spec)
         .collect::<Result<Specs, Refusal>>()?;
+    if has_network {
+        let api_server = shared.network.api_server_of(pod_ip);
+        let specs = specs.values_mut();
+        specs.for_each(|spec| network::equip(spec, dir, api_server));
+    }
+    let network = shared.network.attach(&pod.uid().unwrap_or_default()).await;
+    let network = network.map_err(|e| Refusal::io("make the network of the pod", &e))?;
     Ok(Resolved {
         specs,
         tokens: sources.into_tokens(),
+        network,
     })
 }
 
@@ -170,7 +191,7 @@ fn spec(
         .images
         .resolve(container.image.as_deref().unwrap_or_default());
     let user = user(container, &pod_spec, shared.powers)?;
-    let hostname = hostname(pod, &pod_spec);
+    let hostname = network::hostname(pod);
     let base = base_env(shared, &image, &user, &hostname);
     let env = environment(base, pod, container, sources, host)
         .map_err(|e| Refusal::config(&container.name, e.to_string()))?;
@@ -196,7 +217,7 @@ fn spec(
         .filter(|p| !p.is_empty());
     Ok(ContainerSpec {
         argv,
-        sandbox: sandbox(shared, pod, container, &image, volumes, &env, hostname)?,
+        sandbox: sandbox(shared, pod, container, &image, volumes, &env, host)?,
         env: env.all,
         workdir: workdir.or(image.workdir).unwrap_or_else(|| "/".into()),
         log: PathBuf::new(),
@@ -223,7 +244,7 @@ fn sandbox(
     image: &Image,
     volumes: &BTreeMap<String, PathBuf>,
     env: &Environment,
-    hostname: String,
+    host: &HostFacts,
 ) -> Result<Sandbox, Refusal> {
     let of_image = image.mounts.iter().map(|m| MountSpec {
         source: m.host.clone(),
@@ -232,17 +253,17 @@ fn sandbox(
     });
     let of_pod = volumes::mounts(container, pod, volumes, env)?;
     let dir = shared.pods_dir().join(pod.uid().unwrap_or_default());
-    let hosts = pod
-        .spec
-        .as_ref()
-        .and_then(|spec| hosts::mount(&dir, spec, container));
+    // A pod with a network has a hosts file of the network, aliases included.
+    let has_network = host.pod_ip.parse().is_ok_and(network::is_of_a_pod);
+    let spec = pod.spec.as_ref().filter(|_| !has_network);
+    let hosts = spec.and_then(|spec| hosts::mount(&dir, spec, container));
     let security = container.security_context.as_ref();
     let root = RootSpec {
         base: match &image.rootfs {
             RootFs::Host => "/".into(),
             RootFs::Dir(dir) => dir.clone(),
         },
-        hostname,
+        hostname: network::hostname(pod),
         read_only: security.is_some_and(|s| s.read_only_root_filesystem == Some(true)),
         hide: Some(shared.config.root.clone()),
         mounts: of_image.chain(hosts).chain(of_pod).collect(),
@@ -252,12 +273,6 @@ fn sandbox(
         Profile::User => Sandbox::User(root),
         Profile::None => Sandbox::None,
     })
-}
-
-fn hostname(pod: &Pod, spec: &PodSpec) -> String {
-    let mut name = spec.hostname.clone().unwrap_or_else(|| pod.name_any());
-    name.truncate(63);
-    name.trim_end_matches(['-', '.']).to_owned()
 }
 
 /// The variables that do not come from the pod.

@@ -28,7 +28,7 @@ use super::directory::with_socket;
 use crate::{
     config::{NodeConfig, PodsLifetime},
     shim::{
-        ARG_DIE, ARG_STAY,
+        ARG_DIE, ARG_IN_NETWORK, ARG_STAY,
         protocol::{Command, Report},
         record::SOCKET,
     },
@@ -45,7 +45,13 @@ pub(crate) struct ShimLink {
 
 impl ShimLink {
     /// Starts the pod's shim. The connection is made before, so that neither side waits for the other.
-    pub(crate) fn start(config: &NodeConfig, dir: &Path, grace: Duration) -> io::Result<Self> {
+    /// `network` is the namespace of the pod's network, where it has one.
+    pub(crate) fn start(
+        config: &NodeConfig,
+        dir: &Path,
+        grace: Duration,
+        network: Option<OwnedFd>,
+    ) -> io::Result<Self> {
         let (program, args) = config
             .shim_command
             .split_first()
@@ -67,8 +73,9 @@ impl ShimLink {
             .arg(dir)
             .arg(on_loss)
             .arg(grace.as_secs().to_string())
+            .args(network.as_ref().map(|_| ARG_IN_NETWORK))
             .stdin(Stdio::from(OwnedFd::from(listener)))
-            .stdout(Stdio::null())
+            .stdout(network.map_or_else(Stdio::null, Stdio::from))
             .stderr(log)
             // A Ctrl-C in the node's terminal is not meant for the pods.
             .process_group(0)

@@ -1,11 +1,11 @@
 //! Asks a container one question.
 
-use std::{net::Ipv4Addr, time::Duration};
+use std::time::Duration;
 
 use tokio::net::TcpStream;
 
 use super::{grpc, http, wish::Question};
-use crate::shim::ExecTarget;
+use crate::{network::PodAddress, shim::ExecTarget};
 
 /// Which answers to an HTTP request are good.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -22,7 +22,7 @@ pub(crate) enum Accepted {
 pub(crate) async fn ask(
     question: &Question,
     accepted: Accepted,
-    pod_ip: Ipv4Addr,
+    pod_ip: &PodAddress,
     exec: &ExecTarget,
     timeout: Duration,
 ) -> Result<(), String> {
@@ -44,7 +44,11 @@ pub(crate) async fn ask(
     }
 }
 
-async fn ask_http(question: &Question, accepted: Accepted, pod_ip: Ipv4Addr) -> Result<(), String> {
+async fn ask_http(
+    question: &Question,
+    accepted: Accepted,
+    pod_ip: &PodAddress,
+) -> Result<(), String> {
     let Question::Http {
         is_tls,
         host,
@@ -75,12 +79,8 @@ async fn ask_http(question: &Question, accepted: Accepted, pod_ip: Ipv4Addr) -> 
     }
 }
 
-async fn connect(host: Option<&str>, pod_ip: Ipv4Addr, port: u16) -> Result<TcpStream, String> {
-    let stream = match host {
-        Some(host) => TcpStream::connect((host, port)).await,
-        None => TcpStream::connect((pod_ip, port)).await,
-    };
-    stream.map_err(|e| {
+async fn connect(host: Option<&str>, pod_ip: &PodAddress, port: u16) -> Result<TcpStream, String> {
+    pod_ip.connect(host, port).await.map_err(|e| {
         let host = host.map_or_else(|| pod_ip.to_string(), str::to_owned);
         format!("dial tcp {host}:{port}: {e}")
     })
@@ -88,7 +88,7 @@ async fn connect(host: Option<&str>, pod_ip: Ipv4Addr, port: u16) -> Result<TcpS
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
+    use std::{net::Ipv4Addr, sync::Arc};
 
     use ::http::{HeaderMap, HeaderValue, Response};
     use rcgen::{CertificateParams, KeyPair};
@@ -104,6 +104,7 @@ mod tests {
     use tokio_rustls::TlsAcceptor;
 
     use super::*;
+    use crate::{NodeConfig, network::Network, profile::Profile};
 
     const HERE: Ipv4Addr = Ipv4Addr::LOCALHOST;
     const PATIENCE: Duration = Duration::from_secs(60);
@@ -113,7 +114,12 @@ mod tests {
             shim_command: Vec::new(),
             init: 0,
         };
-        let asked = ask(&question, accepted, HERE, &nowhere, PATIENCE).await;
+        let config = NodeConfig::new("node", "/nowhere", Vec::new());
+        let here = PodAddress {
+            ip: HERE,
+            network: Arc::new(Network::new(config, Profile::None)),
+        };
+        let asked = ask(&question, accepted, &here, &nowhere, PATIENCE).await;
         asked.map_or_else(|why| why, |()| "ok".into())
     }
 

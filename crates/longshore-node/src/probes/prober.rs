@@ -1,6 +1,6 @@
 //! Runs the probes of running containers periodically.
 
-use std::{collections::BTreeMap, net::Ipv4Addr};
+use std::collections::BTreeMap;
 
 use tokio::sync::mpsc;
 use tokio_util::task::AbortOnDropHandle;
@@ -9,7 +9,10 @@ use super::{
     ask::{Accepted, ask},
     wish::{Kind, ProbeWish},
 };
-use crate::shim::{ExecTarget, protocol::AttemptId};
+use crate::{
+    network::PodAddress,
+    shim::{ExecTarget, protocol::AttemptId},
+};
 
 /// Outcomes that wait; a prober waits when there are more.
 const BACKLOG: usize = 16;
@@ -63,7 +66,7 @@ impl Probers {
         id: AttemptId,
         kind: Kind,
         wish: ProbeWish,
-        pod_ip: Ipv4Addr,
+        pod_ip: PodAddress,
         exec: ExecTarget,
     ) {
         let (tell, key) = (self.tell.clone(), (id.clone(), kind));
@@ -71,7 +74,7 @@ impl Probers {
             tokio::time::sleep(wish.initial_delay).await;
             loop {
                 let question = &wish.question;
-                let result = ask(question, Accepted::Success, pod_ip, &exec, wish.timeout).await;
+                let result = ask(question, Accepted::Success, &pod_ip, &exec, wish.timeout).await;
                 let outcome = Outcome {
                     id: id.clone(),
                     kind,

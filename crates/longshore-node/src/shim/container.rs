@@ -11,7 +11,7 @@ use nix::{
     fcntl::{FcntlArg, OFlag, fcntl},
     libc,
     sched::{CloneFlags, clone},
-    unistd::{Gid, Pid, Uid, pipe2},
+    unistd::{Gid, Pid, Uid, dup2_stdout, getegid, geteuid, getpid, pipe2},
 };
 use serde::{Deserialize, Serialize};
 
@@ -22,6 +22,7 @@ use super::{
     protocol::{ContainerSpec, Sandbox},
     terminal::Terminal,
 };
+use crate::network;
 
 /// The init runs a handful of shallow functions; untouched pages of its stack cost nothing.
 const INIT_STACK: usize = 1024 * 1024;
@@ -72,7 +73,35 @@ pub(super) struct ChildPipes {
 pub(super) struct OwnIds {
     pub(super) uid: Uid,
     pub(super) gid: Gid,
+    /// The same user and group as the user namespace of the shim numbers them: what a further one maps to.
+    pub(super) mapped_uid: Uid,
+    pub(super) mapped_gid: Gid,
     pub(super) pid: Pid,
+}
+
+impl OwnIds {
+    pub(super) fn current() -> Self {
+        let (uid, gid) = (geteuid(), getegid());
+        Self {
+            uid,
+            gid,
+            mapped_uid: uid,
+            mapped_gid: gid,
+            pid: getpid(),
+        }
+    }
+
+    /// Joins the network that is standard output, which may belong to a user namespace with other numbers.
+    pub(super) fn in_network() -> io::Result<Self> {
+        let before = Self::current();
+        network::join(io::stdout())?;
+        dup2_stdout(File::open("/dev/null")?)?;
+        Ok(Self {
+            mapped_uid: geteuid(),
+            mapped_gid: getegid(),
+            ..before
+        })
+    }
 }
 
 /// A container's init and our ends of its pipes.

@@ -31,6 +31,7 @@ use nix::{
 };
 
 use super::{capabilities, program::reset_signals, terminal};
+use crate::network;
 
 /// The first argument of a command that shall run in a container: the pid of the container's init, then
 /// the command.
@@ -91,6 +92,8 @@ fn attempt(init: &str, argv: &[OsString], streams: Streams) -> io::Result<u8> {
     if streams == Streams::Terminal && !program.has_variable("TERM") {
         program.env.push(c"TERM=xterm".to_owned());
     }
+    // Before the container's user namespace, which has no rights over the network.
+    network::join_that_of(&Path::new("/proc").join(init))?;
     let argv: Vec<CString> = argv
         .iter()
         .map(|it| c_string(it))

@@ -162,8 +162,8 @@ fn map_ids(user: &UserSpec, own: OwnIds) -> std::io::Result<()> {
     fs::write("/proc/self/setgroups", "deny")?;
     let uid = user.uid.unwrap_or(own.uid.as_raw());
     let gid = user.gid.unwrap_or(own.gid.as_raw());
-    fs::write("/proc/self/uid_map", format!("{uid} {} 1", own.uid))?;
-    fs::write("/proc/self/gid_map", format!("{gid} {} 1", own.gid))
+    fs::write("/proc/self/uid_map", format!("{uid} {} 1", own.mapped_uid))?;
+    fs::write("/proc/self/gid_map", format!("{gid} {} 1", own.mapped_gid))
 }
 
 /// Passes signals to the program and reaps until it ends. `shim` is given where the shim's death must be

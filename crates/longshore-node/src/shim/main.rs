@@ -23,7 +23,7 @@ use nix::{
         stat::{Mode, umask},
         wait::{WaitPidFlag, WaitStatus, waitpid},
     },
-    unistd::{Pid, getegid, geteuid, getpid},
+    unistd::Pid,
 };
 
 use super::{
@@ -35,12 +35,16 @@ use super::{
     record::{Record, SOCKET},
     running::{Part, Running},
 };
-use crate::clock;
+use crate::{clock, network, profile::Profile};
 
 /// The shim stops its containers when the node goes away.
 pub(crate) const ARG_DIE: &str = "die";
 /// The shim keeps its containers when the node goes away.
 pub(crate) const ARG_STAY: &str = "stay";
+/// The shim's standard output is the network namespace of its pod.
+pub(crate) const ARG_IN_NETWORK: &str = "in-network";
+/// The first argument of the keeper of pods' networks.
+pub(crate) const ARG_NETWORK: &str = "network";
 const OPEN_FILES: &str = "--open-files=";
 /// Longest grace of containers whose node went away: no process waits for their end, and the next node wants to start.
 const GRACE_WITHOUT_NODE: Duration = Duration::from_secs(3);
@@ -49,9 +53,9 @@ const RETRY_RECORD: Duration = Duration::from_secs(1);
 
 /// The entry point behind the hidden subcommand of [`NodeConfig::shim_command`](crate::NodeConfig).
 ///
-/// Arguments: `POD_DIR die|stay GRACE_SECONDS` with the listening socket as standard input, or
-/// `probe full|user SCRATCH_DIR`, or `enter|enter-terminal INIT_PID COMMAND…`; in front of them there may be the one of
-/// [`with_open_files`]. Must be called before the process has a second thread.
+/// Arguments: `POD_DIR die|stay GRACE_SECONDS [in-network]` with the listening socket as standard input, or
+/// `probe full|user SCRATCH_DIR`, or `enter|enter-terminal INIT_PID COMMAND…`, or `network full|user die|stay`; in front of
+/// them there may be the one of [`with_open_files`]. Must be called before the process has a second thread.
 pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
     // Containers have this umask everywhere, whatever the umask of the process that started the
     // node. The shim's own files get their mode at creation.
@@ -74,7 +78,18 @@ pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
     }
     let result = match words.as_slice() {
         [ARG_PROBE, profile, scratch] => return probe::run(profile, scratch),
-        [pod_dir, on_loss @ (ARG_DIE | ARG_STAY), grace] => {
+        [ARG_NETWORK, profile, on_loss @ (ARG_DIE | ARG_STAY)] => {
+            close_inherited();
+            let rights = if *profile == Profile::User.as_str() {
+                network::Rights::User
+            } else {
+                network::Rights::Root
+            };
+            network::keep(rights, *on_loss == ARG_STAY)
+        }
+        [pod_dir, on_loss @ (ARG_DIE | ARG_STAY), grace, rest @ ..]
+            if matches!(rest, [] | [ARG_IN_NETWORK]) =>
+        {
             let grace = grace
                 .parse()
                 .map_or(Duration::from_secs(30), Duration::from_secs);
@@ -83,11 +98,17 @@ pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
             } else {
                 OnLoss::Stay
             };
-            Shim::new(pod_dir.into(), on_loss, grace).and_then(Shim::run)
+            let own = if rest.is_empty() {
+                Ok(OwnIds::current())
+            } else {
+                OwnIds::in_network()
+            };
+            own.and_then(|own| Shim::new(pod_dir.into(), on_loss, grace, own))
+                .and_then(Shim::run)
         }
         _ => Err(io::Error::new(
             io::ErrorKind::InvalidInput,
-            format!("expected POD_DIR die|stay GRACE_SECONDS, got {args:?}"),
+            format!("expected POD_DIR die|stay GRACE_SECONDS [in-network], got {args:?}"),
         )),
     };
     match result {
@@ -156,7 +177,7 @@ struct Shim {
 }
 
 impl Shim {
-    fn new(pod_dir: PathBuf, on_loss: OnLoss, grace: Duration) -> io::Result<Self> {
+    fn new(pod_dir: PathBuf, on_loss: OnLoss, grace: Duration, own: OwnIds) -> io::Result<Self> {
         close_inherited();
         let signals = SigSet::all();
         signals.thread_block()?;
@@ -168,11 +189,7 @@ impl Shim {
             pod_dir,
             on_loss,
             grace,
-            own: OwnIds {
-                uid: geteuid(),
-                gid: getegid(),
-                pid: getpid(),
-            },
+            own,
             listener,
             signals: SignalFd::with_flags(
                 &signals,

@@ -27,6 +27,6 @@ mod terminal;
 
 pub(crate) use exec_target::ExecTarget;
 pub(crate) use input::STDIN_FILE;
-pub(crate) use main::{ARG_DIE, ARG_STAY};
+pub(crate) use main::{ARG_DIE, ARG_IN_NETWORK, ARG_NETWORK, ARG_STAY};
 pub use main::{main, with_open_files};
 pub(crate) use probe::ARG_PROBE;

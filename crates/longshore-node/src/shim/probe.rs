@@ -7,12 +7,9 @@ use std::{
     process::ExitCode,
 };
 
-use nix::{
-    sys::{
-        signal::SigSet,
-        wait::{WaitStatus, waitpid},
-    },
-    unistd::{getegid, geteuid, getpid},
+use nix::sys::{
+    signal::SigSet,
+    wait::{WaitStatus, waitpid},
 };
 
 use super::{
@@ -61,12 +58,7 @@ fn attempt(profile: &str, scratch: &Path) -> io::Result<()> {
         interaction: Interaction::default(),
     };
     SigSet::all().thread_block()?;
-    let own = OwnIds {
-        uid: geteuid(),
-        gid: getegid(),
-        pid: getpid(),
-    };
-    let mut launched = launch(&spec, scratch, own)?;
+    let mut launched = launch(&spec, scratch, OwnIds::current())?;
     let status = waitpid(launched.init, None)?;
     for report in launched.reports.read() {
         if let InitReport::Failed(failure) = report {

@@ -45,6 +45,7 @@ impl RunCluster {
                 authorization: Authorization::AlwaysAllow,
             },
             unmapped_images: order.unmapped_images,
+            pod_network: false,
         };
         let phases = Phases::silent();
         let cluster = LocalCluster::start(&plan, None, metrics, &phases);

@@ -52,6 +52,8 @@ pub(crate) struct ServiceConfig {
     pub(crate) authorization: Authorization,
     /// Pods at the same time.
     pub(crate) parallelism: Option<NonZeroU32>,
+    /// Whether all pods have a network of their own.
+    pub(crate) pod_network: bool,
     /// What becomes of pods of DAGs that have ended.
     pub(crate) disposal: Disposal,
     /// What happens with pods whose image is not in the image map.
@@ -107,6 +109,7 @@ impl Service {
                 authorization: config.authorization,
             },
             unmapped_images: config.unmapped_images,
+            pod_network: config.pod_network,
         };
         let cluster = LocalCluster::start(&plan, Some(api), &metrics, phases);
         let mut cluster = cluster.await?;

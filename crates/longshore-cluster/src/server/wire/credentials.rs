@@ -35,7 +35,7 @@ pub(super) const SERVER_NAMES: &[&str] = &[
 ];
 
 /// Local addresses, and the first service address of a cluster with default settings.
-const SERVER_ADDRESSES: &[&str] = &["127.0.0.1", "::1", "10.96.0.1"];
+pub(super) const SERVER_ADDRESSES: &[&str] = &["127.0.0.1", "::1", "10.96.0.1"];
 
 /// What the server needs to prove its identity and to authenticate its users.
 pub(super) struct Credentials {

@@ -24,7 +24,7 @@ use tower::{BoxError, Service};
 use super::{
     Limits,
     clients::ClientCertificate,
-    credentials::SERVER_NAMES,
+    credentials::{SERVER_ADDRESSES, SERVER_NAMES},
     upgrade::{Lease, asked_protocol},
 };
 use crate::server::{
@@ -102,7 +102,8 @@ impl Rules {
         let is_own = host
             .parse::<std::net::IpAddr>()
             .is_ok_and(|ip| ip.is_loopback() || ip == self.address.ip());
-        if is_own || SERVER_NAMES.contains(&host) || self.address.ip().is_unspecified() {
+        let is_known = SERVER_NAMES.contains(&host) || SERVER_ADDRESSES.contains(&host);
+        if is_own || is_known || self.address.ip().is_unspecified() {
             Ok(())
         } else {
             Err(ApiError::foreign_host(host))
@@ -346,6 +347,7 @@ mod tests {
             ("[::1]:7443", 200),
             ("localhost:1", 200),
             ("kubernetes.default.svc", 200),
+            ("10.96.0.1:443", 200),
             ("evil.example", 403),
             ("localhost.evil.example:7443", 403),
             ("10.0.0.1:7443", 403),

@@ -80,7 +80,8 @@ impl Actor {
             let wish = wish.and_then(|it| it.probes.get(kind).cloned());
             if let (Some(init), Some(wish)) = (init, wish) {
                 let exec = self.exec_target(init);
-                self.probers.begin(id, kind, wish, self.pod_ip, exec);
+                let pod_ip = self.shared.pod_address(self.pod_ip);
+                self.probers.begin(id, kind, wish, pod_ip, exec);
             }
         }
     }

@@ -99,7 +99,8 @@ impl Actor {
             return HookState::Done;
         };
         let exec = self.exec_target(init);
-        self.hooks.begin(id.clone(), kind, hook, self.pod_ip, exec);
+        let pod_ip = self.shared.pod_address(self.pod_ip);
+        self.hooks.begin(id.clone(), kind, hook, pod_ip, exec);
         HookState::Running
     }
 

@@ -55,6 +55,9 @@ pub(crate) struct StandaloneArgs {
     /// Pods at the same time [default: 32]
     #[arg(long, value_name = "N")]
     parallelism: Option<NonZeroU32>,
+    /// Give each pod a network of its own
+    #[arg(long)]
+    pod_network: bool,
     #[command(flatten)]
     failed_pods: FailedPodsArgs,
     #[command(flatten)]
@@ -110,6 +113,7 @@ fn config(args: &StandaloneArgs, data_dir: &DataDir) -> Result<ServiceConfig, Cl
         },
         authorization: args.authorization.into(),
         parallelism: args.parallelism,
+        pod_network: args.pod_network,
         disposal: args.failed_pods.disposal(),
         unmapped_images: args.images.unmapped(),
         dags_folder: args.dags_folder.clone(),

@@ -210,6 +210,9 @@ command | a list of texts |  | Arguments of the entry point where the pod has ne
 env | texts by name |  | Variables. Those of the pod win.
 workdir | a path |  | Working directory where the pod has none.
 mounts | a list of sections |  | Files and directories of the machine that come with the image.
+network | `host` or `pod` | host | Network of the pods of the image: that of the machine, or one of their own, with all ports for themselves.
+hostPorts | a list of whole numbers |  | TCP ports of the machine's loopback that a pod with a network finds at its own `127.0.0.1`.
+egress | `none` or `host` | none | What a pod with a network reaches beyond pods, Services and the API server: nothing, or what the machine reaches by TCP and by name.
 ";
 
 /// An element of `mounts`.

@@ -1,0 +1,394 @@
+//! Networks of pods: a network namespace each, in which a pod has one address, and all ports for itself.
+//!
+//! The namespaces and the bridge between them belong to the [`keeper`], a process of the node that stays in none of the
+//! host's networks. Nothing of it is visible on the host, and no packet filter is used. What pods need from outside of
+//! their networks goes through sockets that the keeper makes and the node serves ([`relay`]): the addresses of Services,
+//! the API server, and ports of the host that an image lists. Names are in a hosts file for each pod ([`hosts`]), which
+//! follows Services and EndpointSlices ([`world`]).
+
+mod channel;
+mod hosts;
+mod keeper;
+mod link;
+mod names;
+mod namespace;
+mod netlink;
+mod protocol;
+mod relay;
+mod serve;
+mod world;
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    io,
+    net::{Ipv4Addr, SocketAddr, SocketAddrV4},
+    os::fd::OwnedFd,
+    path::{Path, PathBuf},
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
+};
+
+use k8s_openapi::api::core::v1::Pod;
+use tokio::{
+    net::{TcpSocket, TcpStream},
+    sync::{Notify, watch},
+};
+
+use self::{link::Link, protocol::Ask, world::World};
+use crate::{config::NodeConfig, profile::Profile};
+
+pub(crate) use self::{
+    keeper::{Rights, keep},
+    names::{equip, hostname, is_wanted},
+    namespace::{join, join_that_of},
+    serve::serve,
+};
+
+/// The bridge, where the node answers for Services.
+const BRIDGE: Ipv4Addr = Ipv4Addr::new(10, 244, 0, 1);
+/// The length of the prefix of the pods' network.
+const PREFIX: u8 = 16;
+/// The network of Services' addresses, as the API server assigns them.
+const SERVICES: Ipv4Addr = Ipv4Addr::new(10, 96, 0, 0);
+const SERVICES_PREFIX: u8 = 16;
+/// The first address of Services, and the port: here pods reach the API server.
+const API_SERVICE: Ipv4Addr = Ipv4Addr::new(10, 96, 0, 1);
+const API_PORT: u16 = 443;
+
+/// How many addresses pods may have: the network without its own address, the bridge's, and that of broadcasts.
+pub(crate) const N_ADDRESSES: u32 = (1 << (32 - PREFIX)) - 3;
+
+/// How long a pod waits until the names of Services have been read.
+const NAMES_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// The address of a pod at a place below [`N_ADDRESSES`].
+pub(crate) fn address(place: u32) -> Ipv4Addr {
+    Ipv4Addr::from(u32::from(BRIDGE) + 1 + place)
+}
+
+/// Whether this is the address of a pod that has a network of its own.
+pub(crate) fn is_of_a_pod(it: Ipv4Addr) -> bool {
+    (address(0)..=address(N_ADDRESSES - 1)).contains(&it)
+}
+
+/// Whether Services may have this address.
+fn is_of_a_service(it: Ipv4Addr) -> bool {
+    let mask = u32::MAX << (32 - SERVICES_PREFIX);
+    u32::from(it) & mask == u32::from(SERVICES)
+}
+
+/// A pod that has a network, as the node knows it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct PodFacts {
+    names: hosts::OwnNames,
+    /// Ports of the host that are shown at the pod's own loopback address.
+    host_ports: BTreeSet<u16>,
+    /// Whether the node relays to the host's network what the pod sends to other networks.
+    has_way_out: bool,
+    /// The pod's directory, which holds its hosts file.
+    dir: PathBuf,
+    /// The namespace is there, and the hosts file is written.
+    is_attached: bool,
+}
+
+/// The networks of one node's pods.
+pub(crate) struct Network {
+    config: NodeConfig,
+    profile: Profile,
+    link: tokio::sync::Mutex<Option<Link>>,
+    /// How many keepers were started: the sockets of an earlier one lead nowhere.
+    n_keepers: AtomicU64,
+    pods: Mutex<Pods>,
+    /// Pods have come or gone.
+    changed: Notify,
+    /// `None` until Services and EndpointSlices have been read.
+    world: watch::Sender<Option<Arc<World>>>,
+    /// Where the API server listens on the host's network.
+    api_server: watch::Sender<Option<SocketAddr>>,
+}
+
+#[derive(Debug, Default)]
+struct Pods {
+    by_uid: BTreeMap<String, PodFacts>,
+    /// Ended, but still attached.
+    gone: Vec<String>,
+}
+
+impl std::fmt::Debug for Network {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Network")
+            .field("pods", &self.pods)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Network {
+    pub(crate) fn new(config: NodeConfig, profile: Profile) -> Self {
+        Self {
+            config,
+            profile,
+            link: tokio::sync::Mutex::default(),
+            n_keepers: AtomicU64::new(0),
+            pods: Mutex::default(),
+            changed: Notify::new(),
+            world: watch::channel(None).0,
+            api_server: watch::channel(None).0,
+        }
+    }
+
+    /// Pods reach the API server that listens here, on the host's network.
+    pub(crate) fn set_api_server(&self, address: SocketAddr) {
+        self.api_server.send_replace(Some(address));
+    }
+
+    /// Where a pod of this address reaches the API server; `None` for one that shares the host's network, and without
+    /// an API server.
+    pub(crate) fn api_server_of(&self, pod_ip: Ipv4Addr) -> Option<SocketAddrV4> {
+        if !is_of_a_pod(pod_ip) || self.api_server.borrow().is_none() {
+            return None;
+        }
+        let world = self.world.borrow();
+        let address = world.as_ref().map_or(API_SERVICE, |it| it.api_address());
+        Some(SocketAddrV4::new(address, API_PORT))
+    }
+
+    /// Takes up a pod that has an address of the pod network, before its namespace is made. `is_attached`: an earlier
+    /// node has made it.
+    pub(crate) fn register(
+        &self,
+        uid: &str,
+        pod: &Pod,
+        ip: Ipv4Addr,
+        dir: &Path,
+        is_attached: bool,
+    ) {
+        let facts = PodFacts {
+            names: names::own(pod, ip),
+            host_ports: names::host_ports(pod, &self.config.images),
+            has_way_out: names::has_way_out(pod, &self.config.images),
+            dir: dir.to_owned(),
+            is_attached,
+        };
+        self.pods().by_uid.insert(uid.to_owned(), facts);
+        self.changed.notify_one();
+    }
+
+    /// A pod has ended for good: its network is removed.
+    pub(crate) fn forget(&self, uid: &str) {
+        let mut pods = self.pods();
+        if pods.by_uid.remove(uid).is_some() {
+            pods.gone.push(uid.to_owned());
+            self.changed.notify_one();
+        }
+    }
+
+    /// Makes the namespace and the hosts file of a registered pod, where they are missing; `None` for a pod that shares
+    /// the host's network.
+    ///
+    /// # Errors
+    /// The kernel refuses, or the names of Services cannot be read.
+    pub(crate) async fn attach(&self, uid: &str) -> io::Result<Option<OwnedFd>> {
+        let Some(facts) = self.pods().by_uid.get(uid).cloned() else {
+            return Ok(None);
+        };
+        let mut world = self.world.subscribe();
+        let world = tokio::time::timeout(NAMES_TIMEOUT, world.wait_for(Option::is_some))
+            .await
+            .map_err(|_| io::Error::other("the Services of the cluster have not been read"))?
+            .map(|world| world.clone().unwrap_or_default())
+            .map_err(io::Error::other)?;
+        let names = world.names(self.has_api_server());
+        let lines = hosts::render(&facts.names, &names);
+        hosts::write(&facts.dir.join(names::HOSTS), &lines)?;
+        let resolver = hosts::resolver(facts.has_way_out.then_some(BRIDGE));
+        hosts::write(&facts.dir.join(names::RESOLVER), &resolver)?;
+        let attach = Ask::Attach {
+            pod: uid.to_owned(),
+            address: facts.names.address,
+            has_way_out: facts.has_way_out,
+        };
+        let (_, namespace) = self.ask(&attach).await?;
+        if let Some(facts) = self.pods().by_uid.get_mut(uid) {
+            facts.is_attached = true;
+        }
+        // What has changed in between reaches the file now.
+        self.changed.notify_one();
+        namespace.map(Some).ok_or_else(no_descriptor)
+    }
+
+    /// Removes the networks that an earlier node has left of pods that no longer exist. Call when all pods are
+    /// registered.
+    pub(crate) async fn sweep(&self) {
+        if let Err(error) = self.try_sweep().await {
+            tracing::warn!(%error, "cannot remove what is left of pods' networks");
+        }
+    }
+
+    async fn try_sweep(&self) -> io::Result<()> {
+        {
+            let mut link = self.link.lock().await;
+            if link.is_none() {
+                *link = Link::find(&self.dir())?;
+            }
+            if link.is_none() {
+                return Ok(());
+            }
+        }
+        let (answer, _) = self.ask(&Ask::Pods).await?;
+        for pod in answer.pods {
+            if !self.pods().by_uid.contains_key(&pod) {
+                self.ask(&Ask::Detach { pod }).await?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Connects to a server at the address of a pod: from the bridge where the pod has a network of its own.
+    pub(crate) async fn connect(&self, to: SocketAddrV4) -> io::Result<TcpStream> {
+        if !is_of_a_pod(*to.ip()) {
+            return TcpStream::connect(to).await;
+        }
+        self.socket(None).await?.connect(to.into()).await
+    }
+
+    /// Connects to a server at the loopback address of a pod that has a network of its own.
+    async fn connect_within(&self, uid: &str, port: u16) -> io::Result<TcpStream> {
+        let to = SocketAddrV4::new(Ipv4Addr::LOCALHOST, port);
+        self.socket(Some(uid)).await?.connect(to.into()).await
+    }
+
+    async fn socket(&self, pod: Option<&str>) -> io::Result<TcpSocket> {
+        let pod = pod.map(str::to_owned);
+        let (_, socket) = self.ask(&Ask::Socket { pod }).await?;
+        let socket = socket.ok_or_else(no_descriptor)?;
+        Ok(TcpSocket::from_std_stream(socket.into()))
+    }
+
+    async fn ask(&self, ask: &Ask) -> io::Result<(protocol::Answer, Option<OwnedFd>)> {
+        let mut link = self.link.lock().await;
+        let mut broken = None;
+        // A keeper that was about to end may have taken the connection.
+        for _ in 0..2 {
+            let open = match link.take() {
+                Some(open) => open,
+                None => self.open()?,
+            };
+            let open = link.insert(open);
+            match open.ask(ask).await {
+                Ok((answer, descriptors)) => {
+                    return match answer.error {
+                        Some(why) => Err(io::Error::other(why)),
+                        None => Ok((answer, descriptors.into_iter().next())),
+                    };
+                }
+                Err(error) => {
+                    *link = None;
+                    broken = Some(error);
+                }
+            }
+        }
+        Err(broken.unwrap_or_else(|| io::Error::other("no answer")))
+    }
+
+    fn open(&self) -> io::Result<Link> {
+        if let Some(found) = Link::find(&self.dir())? {
+            return Ok(found);
+        }
+        self.n_keepers.fetch_add(1, Ordering::Relaxed);
+        let mut n_attached = 0;
+        for facts in self.pods().by_uid.values_mut() {
+            n_attached += usize::from(facts.is_attached);
+            facts.is_attached = false;
+        }
+        if n_attached > 0 {
+            tracing::error!(
+                n_attached,
+                "the keeper of pods' networks has ended: running pods have no network until they are replaced"
+            );
+        }
+        Link::start(&self.config, self.profile, &self.dir())
+    }
+
+    fn dir(&self) -> PathBuf {
+        self.config.root.join("network")
+    }
+
+    fn has_api_server(&self) -> bool {
+        self.api_server.borrow().is_some()
+    }
+
+    fn pods(&self) -> MutexGuard<'_, Pods> {
+        self.pods.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The address of a pod, and the way to it.
+#[derive(Clone, Debug)]
+pub(crate) struct PodAddress {
+    pub(crate) ip: Ipv4Addr,
+    pub(crate) network: Arc<Network>,
+}
+
+impl PodAddress {
+    /// Connects to a port of the pod, or of another host where one is named.
+    pub(crate) async fn connect(&self, host: Option<&str>, port: u16) -> io::Result<TcpStream> {
+        let ip = host.map_or(Ok(self.ip), |host| host.parse::<Ipv4Addr>());
+        match (ip, host) {
+            (Ok(ip), _) => self.network.connect(SocketAddrV4::new(ip, port)).await,
+            (Err(_), host) => TcpStream::connect((host.unwrap_or_default(), port)).await,
+        }
+    }
+
+    /// Connects to a port at the loopback address of the pod with this uid: the host's where it shares the host's network.
+    pub(crate) async fn connect_within(&self, uid: &str, port: u16) -> io::Result<TcpStream> {
+        if is_of_a_pod(self.ip) {
+            self.network.connect_within(uid, port).await
+        } else {
+            TcpStream::connect((Ipv4Addr::LOCALHOST, port)).await
+        }
+    }
+}
+
+impl std::fmt::Display for PodAddress {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        self.ip.fmt(f)
+    }
+}
+
+fn no_descriptor() -> io::Error {
+    io::Error::other("the keeper of pods' networks is of another version")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_place_is_an_address_of_the_network_and_none_is_the_bridges() {
+        assert_eq!(address(0), Ipv4Addr::new(10, 244, 0, 2));
+        assert_eq!(address(N_ADDRESSES - 1), Ipv4Addr::new(10, 244, 255, 254));
+        for (it, expected) in [
+            (BRIDGE, false),
+            ([10, 244, 255, 255].into(), false),
+            ([10, 243, 255, 255].into(), false),
+            ([10, 244, 0, 2].into(), true),
+        ] {
+            assert_eq!(is_of_a_pod(it), expected, "{it}");
+        }
+    }
+
+    #[test]
+    fn services_have_addresses_of_their_own() {
+        for (it, expected) in [
+            (API_SERVICE, true),
+            ([10, 96, 255, 255].into(), true),
+            ([10, 97, 0, 1].into(), false),
+            (BRIDGE, false),
+        ] {
+            assert_eq!(is_of_a_service(it), expected, "{it}");
+        }
+    }
+}
