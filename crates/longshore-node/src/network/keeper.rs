@@ -19,6 +19,7 @@ use std::{
 
 use nix::{
     errno::Errno,
+    libc,
     net::if_::if_nametoindex,
     poll::{PollFd, PollFlags, PollTimeout, poll},
     sched::{CloneFlags, setns, unshare},
@@ -36,6 +37,12 @@ use super::{
 const BRIDGE_LINK: &str = "br0";
 const POD_LINK: &str = "eth0";
 const LOOPBACK: u32 = 1;
+/// The pair of links for packets to other networks.
+const SINK: &str = "out0";
+const SINK_END: &str = "out1";
+/// The routing table in which all addresses are of this namespace, and the priority of the rules that lead there.
+const ALL_TABLE: u8 = 100;
+const RULES_PRIORITY: u32 = 100;
 /// Connections that wait for the node to accept them.
 const BACKLOG: i32 = 128;
 /// A node that does not take an answer for this long counts as gone.
@@ -135,6 +142,8 @@ struct Networks {
     home: File,
     bridge: u32,
     pods: BTreeMap<String, Attached>,
+    /// What pods send to other networks is led to where it is seen.
+    has_way_out: bool,
     /// This process is in another namespace, and cannot return.
     is_lost: bool,
 }
@@ -163,6 +172,7 @@ impl Networks {
             home,
             bridge,
             pods: BTreeMap::new(),
+            has_way_out: false,
             is_lost: false,
         })
     }
@@ -183,6 +193,11 @@ impl Networks {
                 self.inside(pod.as_deref(), || listener(at)).map(Some)
             }
             Ask::Socket { pod } => self.inside(pod.as_deref(), socket).map(Some),
+            Ask::WayOut => self.way_out().map(Some),
+            Ask::ListenForAll { port } => self.listen_for_all(port).map(Some),
+            Ask::Datagrams { address, port } => {
+                datagrams(SocketAddrV4::new(address, port)).map(Some)
+            }
             Ask::Pods => {
                 answer.pods = self.pods.keys().cloned().collect();
                 Ok(None)
@@ -227,6 +242,41 @@ impl Networks {
                 "network: cannot remove a link: {error}"
             ));
         }
+    }
+
+    /// Leads what pods send to other networks into a pair of links that nobody reads. The answer sees it there.
+    fn way_out(&mut self) -> io::Result<OwnedFd> {
+        if !self.has_way_out {
+            fs::write(
+                format!("/proc/sys/net/ipv4/conf/{BRIDGE_LINK}/forwarding"),
+                "1",
+            )?;
+            if let Ok(leftover) = if_nametoindex(SINK) {
+                netlink::send(&netlink::delete(leftover))?;
+            }
+            netlink::send(&netlink::pair(SINK, SINK_END, self.home.as_raw_fd()))?;
+            let sink = if_nametoindex(SINK)?;
+            netlink::send(&netlink::up_without_neighbours(sink))?;
+            netlink::send(&netlink::up(if_nametoindex(SINK_END)?, None))?;
+            netlink::send(&netlink::default_route(sink))?;
+            unless_there(netlink::send(&netlink::own_all(ALL_TABLE, LOOPBACK)))?;
+            self.has_way_out = true;
+        }
+        watcher(if_nametoindex(SINK_END)?)
+    }
+
+    /// Takes connections to a port of any address, instead of leading them into nothing.
+    fn listen_for_all(&mut self, port: u16) -> io::Result<OwnedFd> {
+        let made = socket()?;
+        setsockopt(&made, sockopt::ReusePort, &true)?;
+        // Answers come from the address that the pod has connected to, which is none of this namespace.
+        setsockopt(&made, sockopt::IpTransparent, &true)?;
+        let at = SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, port);
+        socket::bind(made.as_raw_fd(), &SockaddrIn::from(at))?;
+        socket::listen(&made, Backlog::new(BACKLOG)?)?;
+        let rule = netlink::rule(port, BRIDGE_LINK, ALL_TABLE, RULES_PRIORITY);
+        unless_there(netlink::send(&rule))?;
+        Ok(made)
     }
 
     /// A network namespace with a loopback device.
@@ -310,10 +360,51 @@ fn socket() -> io::Result<OwnedFd> {
 fn listener(at: SocketAddrV4) -> io::Result<OwnedFd> {
     let made = socket()?;
     setsockopt(&made, sockopt::ReuseAddr, &true)?;
+    // Beside one that listens for the port of all addresses.
+    setsockopt(&made, sockopt::ReusePort, &true)?;
     let bound = socket::bind(made.as_raw_fd(), &SockaddrIn::from(at));
     bound.map_err(|e| named(&format!("listen at {at}"), &e.into()))?;
     socket::listen(&made, Backlog::new(BACKLOG)?)?;
     Ok(made)
+}
+
+fn datagrams(at: SocketAddrV4) -> io::Result<OwnedFd> {
+    let flags = SockFlag::SOCK_CLOEXEC | SockFlag::SOCK_NONBLOCK;
+    let made = socket::socket(AddressFamily::Inet, SockType::Datagram, flags, None)?;
+    socket::bind(made.as_raw_fd(), &SockaddrIn::from(at))?;
+    Ok(made)
+}
+
+/// A socket that gets a copy of each IPv4 packet that comes in through a link.
+fn watcher(link: u32) -> io::Result<OwnedFd> {
+    let flags = SockFlag::SOCK_CLOEXEC | SockFlag::SOCK_NONBLOCK;
+    let made = socket::socket(AddressFamily::Packet, SockType::Datagram, flags, None)?;
+    let address = libc::sockaddr_ll {
+        sll_family: u16::try_from(libc::AF_PACKET).unwrap_or_default(),
+        sll_protocol: u16::try_from(libc::ETH_P_IP).unwrap_or_default().to_be(),
+        sll_ifindex: i32::try_from(link).map_err(io::Error::other)?,
+        sll_hatype: 0,
+        sll_pkttype: 0,
+        sll_halen: 0,
+        sll_addr: [0; 8],
+    };
+    let length = libc::socklen_t::try_from(size_of_val(&address)).map_err(io::Error::other)?;
+    #[expect(
+        unsafe_code,
+        reason = "nix makes no packet address from an index of a link"
+    )]
+    // SAFETY: `address` is a `struct sockaddr_ll` of the length passed and outlives the call; the kernel only reads it.
+    let result = unsafe { libc::bind(made.as_raw_fd(), (&raw const address).cast(), length) };
+    Errno::result(result)?;
+    Ok(made)
+}
+
+/// What an earlier node has asked for is there.
+fn unless_there(made: io::Result<()>) -> io::Result<()> {
+    match made {
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
+        other => other,
+    }
 }
 
 /// At most 15 bytes, and one for each address.

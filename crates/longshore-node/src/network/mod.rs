@@ -3,10 +3,11 @@
 //! The namespaces and the bridge between them belong to the [`keeper`], a process of the node that stays in none of the
 //! host's networks. Nothing of it is visible on the host, and no packet filter is used. What pods need from outside of
 //! their networks goes through sockets that the keeper makes and the node serves ([`relay`]): the addresses of Services,
-//! the API server, and ports of the host that an image lists. Names are in a hosts file for each pod ([`hosts`]), which
+//! the API server, ports of the host that an image lists, and other networks where an image says so ([`egress`]). Names are in a hosts file for each pod ([`hosts`]), which
 //! follows Services and EndpointSlices ([`world`]).
 
 mod channel;
+mod egress;
 mod hosts;
 mod keeper;
 mod link;
@@ -42,7 +43,7 @@ use crate::{config::NodeConfig, profile::Profile};
 
 pub(crate) use self::{
     keeper::{Rights, keep},
-    names::{equip, hostname, is_wanted},
+    names::{ApiServer, equip, hostname, is_wanted},
     namespace::{join, join_that_of},
     serve::serve,
 };
@@ -146,13 +147,22 @@ impl Network {
 
     /// Where a pod of this address reaches the API server; `None` for one that shares the host's network, and without
     /// an API server.
-    pub(crate) fn api_server_of(&self, pod_ip: Ipv4Addr) -> Option<SocketAddrV4> {
-        if !is_of_a_pod(pod_ip) || self.api_server.borrow().is_none() {
-            return None;
-        }
+    pub(crate) fn api_server_of(&self, pod_ip: Ipv4Addr) -> Option<ApiServer> {
+        let on_host = *self.api_server.borrow();
+        let on_host = on_host.filter(|_| is_of_a_pod(pod_ip))?;
         let world = self.world.borrow();
         let address = world.as_ref().map_or(API_SERVICE, |it| it.api_address());
-        Some(SocketAddrV4::new(address, API_PORT))
+        Some(ApiServer {
+            on_host,
+            inside: SocketAddrV4::new(address, API_PORT),
+        })
+    }
+
+    /// Whether the pod of this address may talk to other networks.
+    fn has_way_out(&self, from: Ipv4Addr) -> bool {
+        let pods = self.pods();
+        let mut pods = pods.by_uid.values().filter(|it| it.has_way_out);
+        pods.any(|it| it.names.address == from)
     }
 
     /// Takes up a pod that has an address of the pod network, before its namespace is made. `is_attached`: an earlier

@@ -2,7 +2,7 @@
 
 use std::{
     collections::BTreeSet,
-    net::{Ipv4Addr, SocketAddrV4},
+    net::{Ipv4Addr, SocketAddr, SocketAddrV4},
     path::Path,
 };
 
@@ -68,17 +68,30 @@ pub(crate) fn hostname(pod: &Pod) -> String {
     name.trim_end_matches(['-', '.']).to_owned()
 }
 
-/// Shows a container the names of its pod's network, and where the API server is.
-pub(crate) fn equip(spec: &mut ContainerSpec, dir: &Path, api_server: Option<SocketAddrV4>) {
-    if let Some(api_server) = api_server {
-        let port = api_server.port().to_string();
-        for (name, value) in [
-            ("KUBERNETES_SERVICE_HOST", api_server.ip().to_string()),
-            ("KUBERNETES_SERVICE_PORT", port.clone()),
-            ("KUBERNETES_SERVICE_PORT_HTTPS", port),
+/// Where the API server listens, and where pods with a network reach it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct ApiServer {
+    pub(super) on_host: SocketAddr,
+    pub(super) inside: SocketAddrV4,
+}
+
+/// Shows a container the names of its pod's network, and where the API server is. Variables that name another API
+/// server stay.
+pub(crate) fn equip(spec: &mut ContainerSpec, dir: &Path, api_server: Option<ApiServer>) {
+    if let Some(ApiServer { on_host, inside }) = api_server {
+        let ports = (on_host.port().to_string(), inside.port().to_string());
+        for (name, (of_host, of_pods)) in [
+            (
+                "KUBERNETES_SERVICE_HOST",
+                (on_host.ip().to_string(), inside.ip().to_string()),
+            ),
+            ("KUBERNETES_SERVICE_PORT", ports.clone()),
+            ("KUBERNETES_SERVICE_PORT_HTTPS", ports),
         ] {
-            if !spec.env.iter().any(|(known, _)| known == name) {
-                spec.env.push((name.to_owned(), value));
+            match spec.env.iter_mut().find(|(known, _)| known == name) {
+                Some((_, value)) if *value == of_host => *value = of_pods,
+                Some(_) => {}
+                None => spec.env.push((name.to_owned(), of_pods)),
             }
         }
     }
@@ -213,8 +226,14 @@ mod tests {
 
     #[test]
     fn a_container_finds_names_and_the_api_server_unless_it_brings_its_own() {
-        let api_server = "10.96.0.1:443".parse().unwrap();
-        let mut spec = container(&[("KUBERNETES_SERVICE_HOST", "elsewhere")]);
+        let api_server = ApiServer {
+            on_host: "127.0.0.1:7443".parse().unwrap(),
+            inside: "10.96.0.1:443".parse().unwrap(),
+        };
+        let mut spec = container(&[
+            ("KUBERNETES_SERVICE_HOST", "elsewhere"),
+            ("KUBERNETES_SERVICE_PORT", "7443"),
+        ]);
         equip(&mut spec, Path::new("/pods/u"), Some(api_server));
         let env: Vec<String> = spec.env.iter().map(|(n, v)| format!("{n}={v}")).collect();
         assert_eq!(

@@ -12,6 +12,12 @@ const HEADER: usize = 16;
 const INFO_KIND: u16 = 1;
 const INFO_DATA: u16 = 2;
 const VETH_PEER: u16 = 1;
+/// The attributes of a rule (`linux/fib_rules.h`), and its action.
+const FRA_IIFNAME: u16 = 3;
+const FRA_PRIORITY: u16 = 6;
+const FRA_IP_PROTO: u16 = 22;
+const FRA_DPORT_RANGE: u16 = 24;
+const TO_TABLE: u8 = 1;
 const BRIDGE_LINK: &str = "bridge";
 const VETH_LINK: &str = "veth";
 
@@ -92,6 +98,16 @@ pub(super) fn up(index: u32, bridge: Option<u32>) -> Request {
     }
 }
 
+/// Sets a link up that asks for nobody's hardware address, and takes what is sent through it.
+pub(super) fn up_without_neighbours(index: u32) -> Request {
+    let flags = u32::try_from(libc::IFF_UP | libc::IFF_NOARP).unwrap_or(0x81);
+    Request {
+        kind: libc::RTM_NEWLINK,
+        flags: 0,
+        body: link(index, flags),
+    }
+}
+
 /// Removes a link.
 pub(super) fn delete(index: u32) -> Request {
     Request {
@@ -137,6 +153,38 @@ pub(super) fn own(network: Ipv4Addr, prefix: u8, index: u32) -> Request {
     body.extend(attribute(libc::RTA_DST, &network.octets()));
     body.extend(attribute(libc::RTA_OIF, &index.to_ne_bytes()));
     Request::make(libc::RTM_NEWROUTE, body)
+}
+
+/// Sends what has no other route through a link.
+pub(super) fn default_route(index: u32) -> Request {
+    let mut body = route_head(
+        0,
+        libc::RT_TABLE_MAIN,
+        libc::RT_SCOPE_LINK,
+        libc::RTN_UNICAST,
+    );
+    body.extend(attribute(libc::RTA_OIF, &index.to_ne_bytes()));
+    Request::make(libc::RTM_NEWROUTE, body)
+}
+
+/// Makes every address one of this namespace, in a table that rules lead to.
+pub(super) fn own_all(table: u8, index: u32) -> Request {
+    let mut body = route_head(0, table, libc::RT_SCOPE_HOST, libc::RTN_LOCAL);
+    body.extend(attribute(libc::RTA_OIF, &index.to_ne_bytes()));
+    Request::make(libc::RTM_NEWROUTE, body)
+}
+
+/// Leads TCP to a port, where it comes in through a link, to a table.
+pub(super) fn rule(port: u16, from: &str, table: u8, priority: u32) -> Request {
+    let mut body = vec![inet(), 0, 0, 0, table, 0, 0, TO_TABLE];
+    body.extend(0_u32.to_ne_bytes());
+    let range = [port.to_ne_bytes(), port.to_ne_bytes()].concat();
+    let tcp = u8::try_from(libc::IPPROTO_TCP).unwrap_or(6);
+    body.extend(attribute(FRA_PRIORITY, &priority.to_ne_bytes()));
+    body.extend(attribute(FRA_IIFNAME, &text(from)));
+    body.extend(attribute(FRA_IP_PROTO, &[tcp]));
+    body.extend(attribute(FRA_DPORT_RANGE, &range));
+    Request::make(libc::RTM_NEWRULE, body)
 }
 
 /// `struct rtmsg`.
@@ -254,6 +302,30 @@ mod tests {
                 24,
                 0x605,
                 "02100000fe03000100000000080001000a600000080005000af400010800040002000000",
+            ),
+            (
+                up_without_neighbours(3),
+                16,
+                5,
+                "00000000030000008100000081000000",
+            ),
+            (
+                default_route(3),
+                24,
+                0x605,
+                "02000000fe03fd01000000000800040003000000",
+            ),
+            (
+                own_all(100, 1),
+                24,
+                0x605,
+                "020000006403fe02000000000800040001000000",
+            ),
+            (
+                rule(8080, "br0", 100, 100),
+                32,
+                0x605,
+                "02000000640000010000000008000600640000000800030062723000050016000600000008001800901f901f",
             ),
             (
                 own(SERVICES, 16, 1),

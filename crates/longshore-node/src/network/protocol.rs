@@ -39,6 +39,12 @@ pub(super) enum Ask {
     },
     /// A TCP socket that is not connected: of a pod, or of the bridge where no pod is named.
     Socket { pod: Option<String> },
+    /// A packet socket that sees the TCP connections of pods to other networks that nothing listens for.
+    WayOut,
+    /// A listening TCP socket for a port of all other networks.
+    ListenForAll { port: u16 },
+    /// A UDP socket of the bridge.
+    Datagrams { address: Ipv4Addr, port: u16 },
     /// The uids of the pods that are attached.
     Pods,
 }

@@ -18,7 +18,7 @@ use tokio::{
 };
 use tokio_util::task::AbortOnDropHandle;
 
-use super::{Network, world::Target};
+use super::{Network, egress, world::Target};
 
 /// Connections that one pod may have open through relays. One more is closed at once.
 const MAX_OF_POD: usize = 512;
@@ -65,7 +65,7 @@ pub(super) struct Guests {
 
 impl Guests {
     /// A place for one more connection; `None` when the pod has as many as it may.
-    fn admit(&self, from: IpAddr) -> Option<OwnedSemaphorePermit> {
+    pub(super) fn admit(&self, from: IpAddr) -> Option<OwnedSemaphorePermit> {
         let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
         open.retain(|_, places| places.available_permits() < MAX_OF_POD);
         let places = open
@@ -95,9 +95,12 @@ async fn accept(
                     continue;
                 };
                 n_accepted = n_accepted.wrapping_add(1);
-                let to = choose(&targets.borrow(), n_accepted);
+                let at = stream.local_addr().ok();
+                let to = choose(&targets.borrow(), n_accepted, at);
+                let is_allowed = *targets.borrow() != Target::Original
+                    || matches!(peer.ip(), IpAddr::V4(from) if network.has_way_out(from));
                 let network = Arc::clone(&network);
-                if let Some(to) = to {
+                if let Some(to) = to.filter(|_| is_allowed) {
                     open.spawn(async move {
                         relay(stream, to, &network).await;
                         drop(place);
@@ -112,9 +115,10 @@ async fn accept(
     }
 }
 
-/// The endpoints take turns.
-fn choose(target: &Target, turn: usize) -> Option<SocketAddr> {
+/// The endpoints take turns. `at` is the address at which a connection was accepted.
+fn choose(target: &Target, turn: usize, at: Option<SocketAddr>) -> Option<SocketAddr> {
     match target {
+        Target::Original => egress::destination(at?, || egress::name_servers().first().copied()),
         Target::Host(address) => Some(*address),
         Target::Endpoints(all) => {
             let at = turn.checked_rem(all.len())?;
@@ -161,10 +165,14 @@ mod tests {
             .map(|it| it.parse().unwrap())
             .to_vec();
         let target = Target::Endpoints(all.clone());
-        let chosen: Vec<_> = (0..3).filter_map(|turn| choose(&target, turn)).collect();
+        let chosen: Vec<_> = (0..3)
+            .filter_map(|turn| choose(&target, turn, None))
+            .collect();
         let expected = [all[0], all[1], all[0]].map(SocketAddr::V4);
         assert_eq!(chosen, expected);
-        assert_eq!(choose(&Target::Endpoints(Vec::new()), 1), None);
+        assert_eq!(choose(&Target::Endpoints(Vec::new()), 1, None), None);
+        let at = Some(all[0].into());
+        assert_eq!(choose(&Target::Original, 1, at), None, "it is inside");
     }
 
     #[test]

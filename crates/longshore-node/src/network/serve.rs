@@ -19,10 +19,10 @@ use kube::{
     },
 };
 use tokio::net::TcpListener;
-use tokio_util::sync::CancellationToken;
+use tokio_util::{sync::CancellationToken, task::AbortOnDropHandle};
 
 use super::{
-    Network, PodFacts, hosts, names, no_descriptor,
+    Network, PodFacts, egress, hosts, names, no_descriptor,
     protocol::Ask,
     relay::{Guests, Place, Relay},
     world::{Key, ServiceFacts, SliceFacts, Target, World},
@@ -170,6 +170,8 @@ struct Relays {
     network: Arc<Network>,
     running: BTreeMap<Place, Relay>,
     guests: Arc<Guests>,
+    /// Open while a pod may talk to other networks.
+    way_out: Option<AbortOnDropHandle<()>>,
     n_keepers: u64,
 }
 
@@ -180,6 +182,7 @@ impl Relays {
             network,
             running: BTreeMap::new(),
             guests: Arc::default(),
+            way_out: None,
         }
     }
 
@@ -195,6 +198,7 @@ impl Relays {
         if n_keepers != self.n_keepers {
             // The sockets of an earlier keeper lead to a bridge that is no more.
             self.running.clear();
+            self.way_out = None;
             self.n_keepers = n_keepers;
         }
         let mut is_done = true;
@@ -207,6 +211,7 @@ impl Relays {
         for (place, target) in wanted {
             is_done &= self.relay(place, target).await;
         }
+        is_done &= self.way_out(&pods).await;
         for pod in gone {
             let detached = self.network.ask(&Ask::Detach { pod: pod.clone() }).await;
             if let Err(error) = detached {
@@ -214,6 +219,28 @@ impl Relays {
             }
         }
         is_done
+    }
+
+    async fn way_out(&mut self, pods: &BTreeMap<String, PodFacts>) -> bool {
+        let is_wanted = pods.values().any(|it| it.is_attached && it.has_way_out);
+        if is_wanted == self.way_out.is_some() {
+            return true;
+        }
+        self.way_out = None;
+        if !is_wanted {
+            return true;
+        }
+        let (network, guests) = (Arc::clone(&self.network), Arc::clone(&self.guests));
+        match egress::open(network, guests).await {
+            Ok(way_out) => {
+                self.way_out = Some(way_out);
+                true
+            }
+            Err(error) => {
+                tracing::warn!(%error, "pods cannot talk to other networks, trying again");
+                false
+            }
+        }
     }
 
     async fn relay(&mut self, place: Place, target: Target) -> bool {

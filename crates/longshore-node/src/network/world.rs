@@ -64,6 +64,8 @@ pub(super) enum Target {
     Host(SocketAddr),
     /// The ready pods of a Service.
     Endpoints(Vec<SocketAddrV4>),
+    /// Where the connection was meant to go, outside of the pods' network.
+    Original,
 }
 
 impl ServiceFacts {
