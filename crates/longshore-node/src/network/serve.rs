@@ -90,6 +90,17 @@ pub(crate) async fn serve(network: Arc<Network>, client: Client, shutdown: Cance
         follow(&network, client).await;
     };
     shutdown.run_until_cancelled(work).await;
+    let gone = std::mem::take(&mut network.pods().gone);
+    detach(&network, gone).await;
+}
+
+/// Removes the networks of pods that have ended.
+async fn detach(network: &Network, pods: Vec<String>) {
+    for pod in pods {
+        if let Err(error) = network.ask(&Ask::Detach { pod: pod.clone() }).await {
+            tracing::warn!(uid = pod, %error, "cannot remove the network of a pod");
+        }
+    }
 }
 
 async fn follow(network: &Arc<Network>, client: Client) {
@@ -212,12 +223,7 @@ impl Relays {
             is_done &= self.relay(place, target).await;
         }
         is_done &= self.way_out(&pods).await;
-        for pod in gone {
-            let detached = self.network.ask(&Ask::Detach { pod: pod.clone() }).await;
-            if let Err(error) = detached {
-                tracing::warn!(uid = pod, %error, "cannot remove the network of a pod");
-            }
-        }
+        detach(&self.network, gone).await;
         is_done
     }
 

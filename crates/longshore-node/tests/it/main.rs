@@ -15,6 +15,8 @@ mod kill;
 #[cfg(test)]
 mod log_server;
 #[cfg(test)]
+mod network;
+#[cfg(test)]
 mod node_rig;
 #[cfg(test)]
 mod pods;

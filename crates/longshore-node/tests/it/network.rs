@@ -1,0 +1,258 @@
+//! Pods that have a network of their own.
+
+use std::{collections::BTreeSet, net::SocketAddrV4, path::Path};
+
+use k8s_openapi::api::core::v1::{Pod, Service};
+use longshore_node::{ImageMap, LogOptions, NodeConfig, PodsLifetime, Profile};
+use serde_json::{Value, json};
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::{TcpListener, TcpStream, UdpSocket},
+};
+
+use crate::{
+    node_rig::{Rig, is, script},
+    shim_rig,
+};
+
+/// Images by what their entry says, with the port of a server on the host.
+fn images(rig: &Rig, host_port: u16) -> ImageMap {
+    let path = rig.path().join("images.yaml");
+    let entries = format!(
+        "pod: {{network: pod, hostPorts: [{host_port}]}}\nopen: {{network: pod, egress: host}}\n"
+    );
+    std::fs::write(&path, entries).expect("written");
+    ImageMap::load(&path).expect("an image map")
+}
+
+/// The profiles that can make networks here, for a machine that has the language of the pods' programs.
+fn profiles() -> Vec<Profile> {
+    if !Path::new("/usr/bin/python3").exists() {
+        println!("SKIPPED: this machine has no Python");
+        return Vec::new();
+    }
+    let profiles = shim_rig::Profile::available().into_iter();
+    let profiles = profiles.filter_map(|it| match it {
+        shim_rig::Profile::Full => Some(Profile::Full),
+        shim_rig::Profile::User => Some(Profile::User),
+        shim_rig::Profile::None => None,
+    });
+    profiles.collect()
+}
+
+fn config(rig: &Rig, profile: Profile, lifetime: PodsLifetime, host_port: u16) -> NodeConfig {
+    NodeConfig {
+        profile: Some(profile),
+        images: images(rig, host_port),
+        ..rig.config(lifetime)
+    }
+}
+
+/// A pod spec that runs a program in Python.
+fn python(image: &str, program: &str) -> Value {
+    let mut spec = script("");
+    spec["containers"][0]["image"] = json!(image);
+    spec["containers"][0]["command"] = json!(["/usr/bin/python3", "-u", "-c", program]);
+    spec
+}
+
+/// A pod that greets everybody who connects to its port 80, or from inside of it to 81, and is ready then.
+fn greeter(name: &str) -> Value {
+    let program = format!(
+        "import select, socket\n\
+         servers = [socket.create_server(at) for at in [('', 80), ('127.0.0.1', 81)]]\n\
+         while True:\n    for s in select.select(servers, [], [])[0]:\n        c, _ = s.accept()\n        \
+         c.sendall(b'{name}')\n        c.close()\n"
+    );
+    let mut spec = python("pod", &program);
+    spec["terminationGracePeriodSeconds"] = json!(1);
+    spec["containers"][0]["readinessProbe"] =
+        json!({"tcpSocket": {"port": 80}, "periodSeconds": 1, "timeoutSeconds": 10});
+    json!({
+        "apiVersion": "v1", "kind": "Pod",
+        "metadata": {"name": name, "labels": {"app": name}}, "spec": spec,
+    })
+}
+
+fn service(name: &str, spec: &Value) -> Value {
+    json!({"apiVersion": "v1", "kind": "Service", "metadata": {"name": name}, "spec": spec})
+}
+
+/// Asks each of the servers until it answers, and prints the answers.
+fn asking(servers: &[(&str, u16)]) -> String {
+    let list: Vec<String> = servers
+        .iter()
+        .map(|(host, port)| format!("('{host}', {port})"))
+        .collect();
+    format!(
+        "import socket, time\n\
+         for at in [{}]:\n    while True:\n        try:\n            c = socket.create_connection(at, 10)\n            \
+         break\n        except OSError:\n            time.sleep(0.05)\n    print(at[0], c.makefile().read())\n",
+        list.join(", ")
+    )
+}
+
+/// Greets everybody who connects.
+async fn greet(listener: TcpListener, greeting: &'static str) {
+    loop {
+        let (mut stream, _) = listener.accept().await.expect("a connection");
+        stream.write_all(greeting.as_bytes()).await.expect("greets");
+    }
+}
+
+async fn greeting(mut stream: TcpStream) -> String {
+    let mut text = String::new();
+    stream.read_to_string(&mut text).await.expect("a greeting");
+    text
+}
+
+fn interfaces() -> BTreeSet<String> {
+    let table = std::fs::read_to_string("/proc/net/dev").expect("the interfaces");
+    let names = table.lines().filter_map(|line| line.split_once(':'));
+    names.map(|(name, _)| name.trim().to_owned()).collect()
+}
+
+#[tokio::test]
+async fn pods_with_equal_ports_find_each_other_and_the_api_server_by_name() {
+    for profile in profiles() {
+        let (before, rig) = (interfaces(), Rig::new());
+        let api_server = TcpListener::bind("127.0.0.1:0").await.expect("a listener");
+        let at = api_server.local_addr().expect("an address");
+        let node = rig
+            .start_with(config(&rig, profile, PodsLifetime::DieWithNode, 1))
+            .await;
+        node.node.set_api_server(at);
+        let serving = tokio::spawn(greet(api_server, "api"));
+        let ports = json!([{"port": 8000, "targetPort": 80}]);
+        let one = json!({"selector": {"app": "one"}, "clusterIP": "None"});
+        let two = json!({"selector": {"app": "two"}, "clusterIP": "10.96.7.8", "ports": ports});
+        rig.create::<Service>(service("one", &one)).await;
+        rig.create::<Service>(service("two", &two)).await;
+        for name in ["one", "two"] {
+            rig.create::<Pod>(greeter(name)).await;
+        }
+        let asks = asking(&[
+            ("one", 80),
+            ("one.default.svc.cluster.local", 80),
+            ("two", 8000),
+            ("kubernetes.default.svc", 443),
+        ]);
+        rig.run("asks", python("pod", &asks)).await;
+        rig.until_phase("asks", "Succeeded").await;
+        let log = node.log("asks", LogOptions::default()).await;
+        assert_eq!(
+            log,
+            "one one\none.default.svc.cluster.local one\ntwo two\nkubernetes.default.svc api\n",
+            "{profile}"
+        );
+        let status = rig
+            .until("one", "ready", |it| is(it, "Ready", "True"))
+            .await;
+        let address = status["podIP"].as_str().expect("an address");
+        assert!(address.starts_with("10.244."), "{address}");
+        let to: SocketAddrV4 = format!("{address}:80").parse().expect("an address");
+        let stream = node.node.connect(to).await.expect("a way in");
+        assert_eq!(greeting(stream).await, "one");
+        let stream = node.node.connect_to_pod("default", "two", 81).await;
+        assert_eq!(greeting(stream.expect("a way in")).await, "two");
+        assert_eq!(interfaces(), before, "nothing is visible on the host");
+        serving.abort();
+        node.stop().await;
+    }
+}
+
+/// The pod waits for a name that appears after the restart, and for a server of the host behind the new node.
+#[tokio::test]
+async fn names_and_ports_of_the_host_are_back_after_a_restart_of_the_node() {
+    for profile in profiles() {
+        let rig = Rig::new();
+        let of_host = TcpListener::bind("127.0.0.1:0").await.expect("a listener");
+        let port = of_host.local_addr().expect("an address").port();
+        let config = config(&rig, profile, PodsLifetime::OutliveNode, port);
+        let first = rig.start_with(config.clone()).await;
+        rig.create::<Pod>(greeter("late")).await;
+        let asks = asking(&[("late", 80), ("127.0.0.1", port)]);
+        rig.run("asks", python("pod", &asks)).await;
+        for name in ["late", "asks"] {
+            rig.until_phase(name, "Running").await;
+        }
+        let before = rig
+            .until("late", "ready", |it| is(it, "Ready", "True"))
+            .await;
+        first.kill().await;
+        let second = rig.start_with(config).await;
+        let serving = tokio::spawn(greet(of_host, "host"));
+        let late = json!({"selector": {"app": "late"}, "clusterIP": "None"});
+        rig.create::<Service>(service("late", &late)).await;
+        let status = rig.until_phase("asks", "Succeeded").await;
+        assert_eq!(status["containerStatuses"][0]["restartCount"], 0);
+        let log = second.log("asks", LogOptions::default()).await;
+        assert_eq!(log, "late late\n127.0.0.1 host\n", "{profile}");
+        let after = rig.until_phase("late", "Running").await;
+        assert_eq!(after["podIP"], before["podIP"]);
+        serving.abort();
+        for name in ["late", "asks"] {
+            rig.delete(name).await;
+            rig.until_gone(name).await;
+        }
+        second.stop().await;
+    }
+}
+
+#[tokio::test]
+async fn only_a_pod_with_a_way_out_reaches_other_networks() {
+    // The address of the host to the outside: no packet leaves the machine.
+    let probe = UdpSocket::bind("0.0.0.0:0").await.expect("a socket");
+    if probe.connect("192.0.2.1:9").await.is_err() {
+        println!("SKIPPED: this machine has no address to the outside");
+        return;
+    }
+    let host = probe.local_addr().expect("an address").ip();
+    let server = TcpListener::bind((host, 0)).await.expect("a listener");
+    let port = server.local_addr().expect("an address").port();
+    let serving = tokio::spawn(greet(server, "outside"));
+    for profile in profiles() {
+        let rig = Rig::new();
+        let node = rig
+            .start_with(config(&rig, profile, PodsLifetime::DieWithNode, 1))
+            .await;
+        let host = host.to_string();
+        rig.run("open", python("open", &asking(&[(host.as_str(), port)])))
+            .await;
+        let once = format!("import socket\nsocket.create_connection(('{host}', {port}), 30)\n");
+        rig.run("shut", python("pod", &once)).await;
+        rig.until_phase("open", "Succeeded").await;
+        let log = node.log("open", LogOptions::default()).await;
+        assert_eq!(log, format!("{host} outside\n"), "{profile}");
+        rig.until_phase("shut", "Failed").await;
+        let log = node.log("shut", LogOptions::default()).await;
+        assert!(log.contains("Network is unreachable"), "{log}");
+        node.stop().await;
+    }
+    serving.abort();
+}
+
+#[tokio::test]
+async fn a_node_that_can_make_no_networks_says_so() {
+    let rig = Rig::new();
+    let config = NodeConfig {
+        pod_network: true,
+        profile: Some(Profile::None),
+        ..rig.config(PodsLifetime::DieWithNode)
+    };
+    let node = rig.start_with(config).await;
+    rig.run("waits", script("true")).await;
+    let message = |status: &Value| {
+        let waiting = &status["containerStatuses"][0]["state"]["waiting"];
+        waiting["message"].as_str().unwrap_or_default().to_owned()
+    };
+    let status = rig
+        .until("waits", "refused", |it| !message(it).is_empty())
+        .await;
+    let message = message(&status);
+    assert!(
+        message.contains("profile none") && message.contains("--pod-network"),
+        "{message}"
+    );
+    node.stop().await;
+}
