@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use crate::server::{
     ApiService, Authorization, Clock, Durability, Listening, OpenError, PodIdentity, PodLogs,
-    PodStreams, ServeConfig, ServeError, Server, Serving, Settings, wire,
+    PodNetwork, PodStreams, ServeConfig, ServeError, Server, Serving, Settings, wire,
 };
 
 /// An embedded cluster: an API server and its objects. Clones share it.
@@ -123,6 +123,11 @@ impl Cluster {
     /// Sets who answers `exec`, `attach`, `portforward` and `proxy` from now on. Without that the answer is 503.
     pub fn set_pod_streams(&self, streams: Arc<dyn PodStreams>) {
         self.server.set_pod_streams(streams);
+    }
+
+    /// Sets the way to webhooks in pods that have a network of their own. Without it they do not answer.
+    pub fn set_pod_network(&self, network: Arc<dyn PodNetwork>) {
+        self.server.set_pod_network(network);
     }
 }
 

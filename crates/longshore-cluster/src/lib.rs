@@ -29,7 +29,7 @@ mod server;
 pub use cluster::{Cluster, ClusterBuilder};
 pub use server::{
     ApiBody, ApiService, Authorization, Clock, Durability, LogError, LogOptions, LogStream,
-    OpenError, PodConnection, PodDuplex, PodIdentity, PodLogs, PodStreams, Process, StreamError,
-    StreamSet, TerminalSize,
+    OpenError, PodConnection, PodDuplex, PodIdentity, PodLogs, PodNetwork, PodStreams, Process,
+    StreamError, StreamSet, TerminalSize,
 };
 pub use server::{Limits, Listening, ServeConfig, ServeError, Serving};

@@ -2,6 +2,8 @@
 
 use std::{
     ffi::OsString,
+    io,
+    net::{Ipv4Addr, SocketAddrV4},
     path::{Path, PathBuf},
     sync::Arc,
     time::Duration,
@@ -20,7 +22,7 @@ use kube::{
 use longshore_api::podops::POD_TRANSITION_RULE_CRD;
 use longshore_cluster::{
     Authorization, Cluster, Listening, LogError, LogOptions, LogStream, PodIdentity, PodLogs,
-    ServeConfig, Serving, controllers,
+    PodNetwork, ServeConfig, Serving, controllers,
 };
 use longshore_kit::{CountRequests, Metrics, Tasks};
 use longshore_node::{
@@ -31,6 +33,7 @@ use longshore_podops::PodMeasures;
 use longshore_tasks::{ActionMeasures, Settings};
 use longshore_webhook::{ClientAuthority, Measures};
 use serde_json::Value;
+use tokio::net::TcpStream;
 
 use crate::{
     error::CliError,
@@ -170,6 +173,7 @@ impl LocalCluster {
         tracing::info!(profile = %node.profile(), ?lifetime, "process node");
         cluster.set_pod_logs(Arc::new(NodeLogs(node.clone())));
         cluster.set_pod_streams(Arc::new(NodeStreams(node.clone())));
+        cluster.set_pod_network(Arc::new(NodeNetwork(node.clone())));
 
         let tasks = Tasks::new();
         let built_in = client(&cluster, "controllers", metrics);
@@ -390,6 +394,20 @@ fn images(path: &Path) -> Result<ImageMap, CliError> {
         return Ok(ImageMap::default());
     }
     ImageMap::load(path).map_err(|source| CliError::engine("the process node", source))
+}
+
+/// Lets the API server call webhooks in pods that have a network of their own.
+struct NodeNetwork(Node);
+
+#[async_trait]
+impl PodNetwork for NodeNetwork {
+    fn has(&self, address: Ipv4Addr) -> bool {
+        self.0.is_in_pod_network(address)
+    }
+
+    async fn connect(&self, address: SocketAddrV4) -> io::Result<TcpStream> {
+        self.0.connect(address).await
+    }
 }
 
 /// Lets the API server request logs of the node.

@@ -53,7 +53,7 @@ use registry::{Registry, Served, Strategy};
 use serde_json::json;
 use store::{FileStore, Loaded, MemoryStore, Store};
 
-pub use self::admission::PodIdentity;
+pub use self::admission::{PodIdentity, PodNetwork};
 pub use self::authz::Authorization;
 pub use self::http::body::ApiBody;
 pub use self::http::service::ApiService;
@@ -299,6 +299,10 @@ impl Server {
     /// Why no write is taken any more.
     pub(crate) fn stopped(&self) -> Option<String> {
         self.hub.stopped().map(|error| error.to_string())
+    }
+
+    pub(crate) fn set_pod_network(&self, network: Arc<dyn PodNetwork>) {
+        self.admission.set_pod_network(network);
     }
 
     pub(crate) fn set_pod_logs(&self, logs: Arc<dyn PodLogs>) {

@@ -2,7 +2,7 @@
 
 use std::{
     io,
-    net::{SocketAddr, SocketAddrV4},
+    net::{Ipv4Addr, SocketAddr, SocketAddrV4},
 };
 
 use tokio::net::TcpStream;
@@ -10,6 +10,7 @@ use tokio::net::TcpStream;
 use super::{Book, Node};
 use crate::{
     log_book::AttemptWatch,
+    network,
     pod::publish::PodRef,
     shim::{ExecTarget, record::attempt_dir},
     streams::{self, Declared, Joined, Process, StreamError, StreamSet},
@@ -106,6 +107,12 @@ impl Node {
     /// first address of Services, and as `kubernetes.default.svc`.
     pub fn set_api_server(&self, address: SocketAddr) {
         self.shared.network.set_api_server(address);
+    }
+
+    /// Whether this is an address of pods that have a network of their own, which only [`connect`](Self::connect) reaches.
+    #[must_use]
+    pub fn is_in_pod_network(&self, address: Ipv4Addr) -> bool {
+        network::is_of_a_pod(address)
     }
 
     /// Connects to a port at the address of a pod of this node. A pod that has a network of its own is reached from

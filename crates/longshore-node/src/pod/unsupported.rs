@@ -46,7 +46,7 @@ fn in_pod(spec: &PodSpec, profile: Profile) -> Option<&'static str> {
         ),
         (
             spec.dns_config.is_some(),
-            "dnsConfig: pods resolve names as the host does",
+            "dnsConfig: pods resolve names as the host or their network does",
         ),
         (spec.dns_policy.as_deref() == Some("None"), "dnsPolicy None"),
         (

@@ -4,17 +4,18 @@ use std::{
     collections::BTreeMap,
     error::Error,
     io,
-    net::SocketAddr,
-    sync::{Arc, Mutex},
+    net::{SocketAddr, SocketAddrV4},
+    sync::{Arc, Mutex, PoisonError, RwLock},
 };
 
 use bytes::{Bytes, BytesMut};
 use http::header::{ACCEPT, CONTENT_TYPE};
-use reqwest::{Certificate, Client, StatusCode, redirect};
+use reqwest::{Certificate, Client, RequestBuilder, StatusCode, redirect};
 use serde_json::Value;
 
 use super::{
     identity::Identity,
+    inside::{Answer, Call, PodNetwork},
     services::Services,
     webhook::{Target, Webhook},
 };
@@ -35,6 +36,7 @@ pub(super) struct Caller {
     /// By the authorities that they trust.
     clients: Mutex<BTreeMap<Vec<u8>, Client>>,
     identity: Identity,
+    pod_network: RwLock<Option<Arc<dyn PodNetwork>>>,
 }
 
 /// Why no client can be made.
@@ -52,7 +54,13 @@ impl Caller {
             services,
             clients: Mutex::default(),
             identity: Identity::default(),
+            pod_network: RwLock::default(),
         }
+    }
+
+    pub(super) fn set_pod_network(&self, network: Arc<dyn PodNetwork>) {
+        let known = self.pod_network.write();
+        *known.unwrap_or_else(PoisonError::into_inner) = Some(network);
     }
 
     /// The authority of the certificate that all requests show, in PEM.
@@ -78,20 +86,12 @@ impl Caller {
             .header(ACCEPT, "application/json, */*")
             .body(review.to_string());
         let asked = async {
-            let mut response = request.send().await?;
-            let content_type = response.headers().get(CONTENT_TYPE);
-            let content_type = content_type.and_then(|it| it.to_str().ok());
-            let is_text = content_type.is_some_and(|it| it.starts_with("text/"));
-            let mut body = Some(BytesMut::new());
-            while let Some(read) = &mut body
-                && let Some(chunk) = response.chunk().await?
-            {
-                read.extend_from_slice(&chunk);
-                if read.len() > MAX_ANSWER {
-                    body = None;
+            match self.inside(&webhook.target) {
+                Some((network, address)) => {
+                    self.ask_inside(&*network, address, webhook, review).await
                 }
+                None => ask(request).await.map_err(|error| reason(&error)),
             }
-            Ok((response.status(), is_text, body.map(BytesMut::freeze)))
         };
         match tokio::time::timeout(webhook.timeout, asked).await {
             Ok(Ok((_, _, None))) => Err(failed(&format!(
@@ -102,11 +102,62 @@ impl Caller {
                 let said = if is_text { &*body } else { b"unknown" };
                 Err(failed(&refusal(status, said)))
             }
-            Ok(Err(error)) => Err(failed(&format!("Post {shown:?}: {}", reason(&error)))),
+            Ok(Err(why)) => Err(failed(&format!("Post {shown:?}: {why}"))),
             Err(_) => Err(failed(&format!(
                 "Post {shown:?}: context deadline exceeded"
             ))),
         }
+    }
+
+    /// The pod behind a Service that has a network of its own, and the way to it.
+    fn inside(&self, target: &Target) -> Option<(Arc<dyn PodNetwork>, SocketAddrV4)> {
+        let Target::Service {
+            namespace,
+            name,
+            port,
+            path: _,
+        } = target
+        else {
+            return None;
+        };
+        let known = self.pod_network.read();
+        let network = known.unwrap_or_else(PoisonError::into_inner).clone()?;
+        let endpoints = self.services.endpoints(namespace, name, *port).ok()?;
+        let mut pods = endpoints.into_iter().filter_map(|it| match it {
+            SocketAddr::V4(pod) if network.has(*pod.ip()) => Some(pod),
+            SocketAddr::V4(_) | SocketAddr::V6(_) => None,
+        });
+        let pod = pods.next()?;
+        Some((network.clone(), pod))
+    }
+
+    async fn ask_inside(
+        &self,
+        network: &dyn PodNetwork,
+        address: SocketAddrV4,
+        webhook: &Webhook,
+        review: &Value,
+    ) -> Result<Answer, String> {
+        let (host, path) = match &webhook.target {
+            Target::Url(_) => return Err("a URL names no pod".to_owned()),
+            Target::Service {
+                namespace,
+                name,
+                port: _,
+                path,
+            } => (format!("{name}.{namespace}.svc"), path),
+        };
+        let identity = self.identity.get().map_err(|error| chain(&error))?;
+        let call = Call {
+            network,
+            address,
+            host: &host,
+            path: &format!("{path}?timeout={}s", webhook.timeout.as_secs()),
+            ca_bundle: &webhook.ca_bundle,
+            identity: identity.client.as_bytes(),
+            max_answer: MAX_ANSWER,
+        };
+        call.post(review.to_string()).await
     }
 
     fn url(&self, target: &Target) -> Result<String, String> {
@@ -148,6 +199,23 @@ impl Caller {
         clients.insert(ca_bundle.to_vec(), client.clone());
         Ok(client)
     }
+}
+
+async fn ask(request: RequestBuilder) -> reqwest::Result<Answer> {
+    let mut response = request.send().await?;
+    let content_type = response.headers().get(CONTENT_TYPE);
+    let content_type = content_type.and_then(|it| it.to_str().ok());
+    let is_text = content_type.is_some_and(|it| it.starts_with("text/"));
+    let mut body = Some(BytesMut::new());
+    while let Some(read) = &mut body
+        && let Some(chunk) = response.chunk().await?
+    {
+        read.extend_from_slice(&chunk);
+        if read.len() > MAX_ANSWER {
+            body = None;
+        }
+    }
+    Ok((response.status(), is_text, body.map(BytesMut::freeze)))
 }
 
 /// The address for messages to clients about a webhook that does not answer. Path segments that are

@@ -3,7 +3,7 @@
 //!
 //! `configuration` reads registrations, `webhook` and `rules` decide which requests a registration
 //! matches, `question` is one request as webhooks receive it, and `ask` is the entry point of the
-//! verbs. `review` is request and response on the wire; `caller` and `services` send them.
+//! verbs. `review` is request and response on the wire; `caller`, `services` and `inside` send them.
 //!
 //! **Invariant:** no lock is held during a call of a webhook. A verb reads an object, calls the
 //! webhooks, and commits with the revision that it has read; when that revision has changed
@@ -14,6 +14,7 @@ mod ask;
 mod caller;
 mod configuration;
 mod identity;
+mod inside;
 mod question;
 mod registered;
 mod review;
@@ -23,6 +24,8 @@ mod services;
 mod webhook;
 
 use std::sync::Arc;
+
+pub use inside::PodNetwork;
 
 pub(crate) use configuration::{selector_violations, set_defaults, violations};
 pub(crate) use question::{Operation, Question};
@@ -62,6 +65,11 @@ impl Admission {
                 slices: collection("discovery.k8s.io", "v1", "endpointslices"),
             }),
         }
+    }
+
+    /// Webhooks in pods of this network are called through it.
+    pub(crate) fn set_pod_network(&self, network: Arc<dyn PodNetwork>) {
+        self.caller.set_pod_network(network);
     }
 
     /// The authority of the client certificate that the server shows to webhooks, in PEM.
