@@ -118,7 +118,7 @@ impl WayOut {
         let socket = descriptor(&self.network, Ask::ListenForAll { port }).await?;
         let listener = TcpListener::from_std(socket.into())?;
         let (network, guests) = (Arc::clone(&self.network), Arc::clone(&self.guests));
-        let relay = Relay::start(listener, Target::Original, network, guests);
+        let relay = Relay::start(None, listener, Target::Original, network, guests);
         self.relays.insert(port, relay);
         Ok(())
     }
@@ -129,7 +129,7 @@ impl WayOut {
         if !self.network.has_way_out(*pod.ip()) {
             return;
         }
-        let Some(place) = self.guests.admit(from.ip()) else {
+        let Some(place) = self.guests.admit((None, from.ip())) else {
             return;
         };
         let names = Arc::clone(&self.names);

@@ -3,8 +3,8 @@
 //! The namespaces and the bridge between them belong to the [`keeper`], a process of the node that stays in none of the
 //! host's networks. Nothing of it is visible on the host, and no packet filter is used. What pods need from outside of
 //! their networks goes through sockets that the keeper makes and the node serves ([`relay`]): the addresses of Services,
-//! the API server, ports of the host that an image lists, and other networks where an image says so ([`egress`]). Names are in a hosts file for each pod ([`hosts`]), which
-//! follows Services and EndpointSlices ([`world`]).
+//! the API server, ports of the host that an image lists, and other networks where an image says so ([`egress`]).
+//! Names are in a hosts file for each pod ([`hosts`]), which follows Services and EndpointSlices ([`world`]).
 
 mod channel;
 mod egress;

@@ -33,14 +33,16 @@ pub(super) struct Relay {
 }
 
 impl Relay {
+    /// `pod` is the one in whose namespace the listener is.
     pub(super) fn start(
+        pod: Option<String>,
         listener: TcpListener,
         target: Target,
         network: Arc<Network>,
         guests: Arc<Guests>,
     ) -> Self {
         let (target, targets) = watch::channel(target);
-        let task = tokio::spawn(accept(listener, targets, network, guests));
+        let task = tokio::spawn(accept(pod, listener, targets, network, guests));
         Self {
             target,
             _task: AbortOnDropHandle::new(task),
@@ -57,15 +59,19 @@ impl Relay {
     }
 }
 
-/// The open connections by the address that they come from.
+/// Where a connection comes from: the pod in whose namespace it was accepted, `None` for the bridge, and its address
+/// there.
+pub(super) type Guest = (Option<String>, IpAddr);
+
+/// The open connections by the pod that they come from.
 #[derive(Debug, Default)]
 pub(super) struct Guests {
-    open: Mutex<BTreeMap<IpAddr, Arc<Semaphore>>>,
+    open: Mutex<BTreeMap<Guest, Arc<Semaphore>>>,
 }
 
 impl Guests {
     /// A place for one more connection; `None` when the pod has as many as it may.
-    pub(super) fn admit(&self, from: IpAddr) -> Option<OwnedSemaphorePermit> {
+    pub(super) fn admit(&self, from: Guest) -> Option<OwnedSemaphorePermit> {
         let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
         open.retain(|_, places| places.available_permits() < MAX_OF_POD);
         let places = open
@@ -76,6 +82,7 @@ impl Guests {
 }
 
 async fn accept(
+    pod: Option<String>,
     listener: TcpListener,
     targets: watch::Receiver<Target>,
     network: Arc<Network>,
@@ -90,7 +97,7 @@ async fn accept(
         };
         match accepted {
             Ok((stream, peer)) => {
-                let Some(place) = guests.admit(peer.ip()) else {
+                let Some(place) = guests.admit((pod.clone(), peer.ip())) else {
                     tracing::debug!(%peer, "a pod has too many connections open");
                     continue;
                 };
@@ -178,15 +185,25 @@ mod tests {
     #[test]
     fn a_pod_has_so_many_connections_and_no_other_pod_has_fewer_by_that() {
         let guests = Guests::default();
-        let (one, other) = (IpAddr::from([10, 244, 1, 2]), IpAddr::from([10, 244, 1, 3]));
-        let mut places: Vec<_> = (0..MAX_OF_POD).filter_map(|_| guests.admit(one)).collect();
+        let ip = IpAddr::from([127, 0, 0, 1]);
+        let one: Guest = (Some("one".to_owned()), ip);
+        let others: [Guest; 3] = [
+            (Some("two".to_owned()), ip),
+            (None, ip),
+            (None, IpAddr::from([10, 244, 1, 3])),
+        ];
+        let mut places: Vec<_> = (0..MAX_OF_POD)
+            .filter_map(|_| guests.admit(one.clone()))
+            .collect();
         assert_eq!(places.len(), MAX_OF_POD);
-        assert!(guests.admit(one).is_none());
-        assert!(guests.admit(other).is_some());
+        assert!(guests.admit(one.clone()).is_none());
+        for other in &others {
+            assert!(guests.admit(other.clone()).is_some());
+        }
         places.pop();
-        assert!(guests.admit(one).is_some());
+        assert!(guests.admit(one.clone()).is_some());
         drop(places);
-        guests.admit(other);
+        drop(guests.admit(one));
         assert_eq!(
             guests.open.lock().unwrap().len(),
             1,
@@ -203,7 +220,7 @@ mod tests {
         let target = Target::Host(server.local_addr().unwrap());
         let config = NodeConfig::new("node", "/nowhere", Vec::new());
         let network = Arc::new(Network::new(config, Profile::None));
-        let relay = Relay::start(entry, target, network, Arc::default());
+        let relay = Relay::start(None, entry, target, network, Arc::default());
         let serving = tokio::spawn(async move {
             let (mut stream, _) = server.accept().await.unwrap();
             let mut request = Vec::new();

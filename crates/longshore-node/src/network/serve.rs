@@ -257,7 +257,7 @@ impl Relays {
         match self.listen(&place).await {
             Ok(listener) => {
                 let (network, guests) = (Arc::clone(&self.network), Arc::clone(&self.guests));
-                let relay = Relay::start(listener, target, network, guests);
+                let relay = Relay::start(place.pod.clone(), listener, target, network, guests);
                 self.running.insert(place, relay);
                 true
             }
