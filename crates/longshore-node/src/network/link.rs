@@ -94,9 +94,11 @@ impl Link {
 
     /// Asks and waits for the answer.
     ///
-    /// *Errors:* the keeper is gone. That it refuses is in the answer.
+    /// # Errors
+    /// The keeper is gone. That it refuses is in the answer.
     ///
-    /// *Cancellation:* the next caller passes over the answer.
+    /// # Cancellation
+    /// The next caller passes over the answer.
     pub(super) async fn ask(&mut self, ask: &Ask) -> io::Result<(Answer, Vec<OwnedFd>)> {
         self.n_asked += 1;
         let id = self.n_asked;

@@ -75,6 +75,15 @@ pub(crate) fn is_of_a_pod(it: Ipv4Addr) -> bool {
     (address(0)..=address(N_ADDRESSES - 1)).contains(&it)
 }
 
+/// An address to connect to, of a server that listens here.
+fn reachable(it: SocketAddr) -> SocketAddr {
+    if it.ip().is_unspecified() {
+        SocketAddr::from((Ipv4Addr::LOCALHOST, it.port()))
+    } else {
+        it
+    }
+}
+
 /// Whether Services may have this address.
 fn is_of_a_service(it: Ipv4Addr) -> bool {
     let mask = u32::MAX << (32 - SERVICES_PREFIX);
@@ -128,6 +137,7 @@ impl std::fmt::Debug for Network {
 
 impl Network {
     pub(crate) fn new(config: NodeConfig, profile: Profile) -> Self {
+        let api_server = config.api_server.map(reachable);
         Self {
             config,
             profile,
@@ -136,13 +146,13 @@ impl Network {
             pods: Mutex::default(),
             changed: Notify::new(),
             world: watch::channel(None).0,
-            api_server: watch::channel(None).0,
+            api_server: watch::channel(api_server).0,
         }
     }
 
     /// Pods reach the API server that listens here, on the host's network.
     pub(crate) fn set_api_server(&self, address: SocketAddr) {
-        self.api_server.send_replace(Some(address));
+        self.api_server.send_replace(Some(reachable(address)));
     }
 
     /// Where a pod of this address reaches the API server; `None` for one that shares the host's network, and without

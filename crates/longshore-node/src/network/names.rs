@@ -41,7 +41,7 @@ pub(super) fn has_way_out(pod: &Pod, images: &ImageMap) -> bool {
 fn entries(pod: &Pod, images: &ImageMap) -> impl Iterator<Item = Image> {
     let spec = pod.spec.iter();
     let containers = spec.flat_map(|it| it.init_containers.iter().flatten().chain(&it.containers));
-    containers.map(|it| images.resolve(it.image.as_deref().unwrap_or_default()))
+    containers.map(move |it| images.resolve(it.image.as_deref().unwrap_or_default()))
 }
 
 /// The names of a pod in its own hosts file.

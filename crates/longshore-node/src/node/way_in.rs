@@ -103,8 +103,9 @@ impl Node {
         })
     }
 
-    /// Where the API server listens on the host's network. Pods with a network of their own reach it from now on at the
-    /// first address of Services, and as `kubernetes.default.svc`.
+    /// Where the API server listens on the host's network, if that is not
+    /// [`NodeConfig::api_server`](crate::NodeConfig::api_server). Pods with a network of their own reach it from now on at
+    /// the first address of Services, and as `kubernetes.default.svc`.
     pub fn set_api_server(&self, address: SocketAddr) {
         self.shared.network.set_api_server(address);
     }
