@@ -12,7 +12,10 @@ use std::{
     net::{Ipv4Addr, SocketAddrV4},
     os::{
         fd::{AsFd, AsRawFd, OwnedFd},
-        unix::net::{UnixListener, UnixStream},
+        unix::{
+            fs::MetadataExt,
+            net::{UnixListener, UnixStream},
+        },
     },
     time::Duration,
 };
@@ -30,7 +33,9 @@ use nix::{
 };
 
 use super::{
-    BRIDGE, PREFIX, SERVICES, SERVICES_PREFIX, channel, netlink,
+    BRIDGE, PREFIX, SERVICES, SERVICES_PREFIX, channel,
+    namespace::join_users_of,
+    netlink,
     protocol::{Answer, Ask, Request},
 };
 
@@ -66,12 +71,13 @@ struct Attached {
 }
 
 /// Serves the node at the socket that is standard input: until it is gone, or for as long as pods are attached.
-pub(crate) fn keep(rights: Rights, stays: bool) -> io::Result<()> {
+/// `survivor` is a process of a pod whose keeper was killed.
+pub(crate) fn keep(rights: Rights, stays: bool, survivor: Option<i32>) -> io::Result<()> {
     std::env::set_current_dir("/")?;
     let listener = UnixListener::from(io::stdin().as_fd().try_clone_to_owned()?);
     listener.set_nonblocking(true)?;
     // A kernel that refuses is reported with each answer, so that the pods say why they wait.
-    let mut networks = Networks::make(rights).map_err(|e| e.to_string());
+    let mut networks = Networks::make(rights, survivor).map_err(|e| e.to_string());
     let mut node: Option<UnixStream> = None;
     let mut has_met_node = false;
     loop {
@@ -140,6 +146,8 @@ fn serve(node: &UnixStream, networks: &mut Result<Networks, String>) -> io::Resu
 struct Networks {
     /// The namespace of the bridge, where this process is between two requests.
     home: File,
+    /// The number of the host's network namespace, which is no pod's.
+    host: u64,
     bridge: u32,
     pods: BTreeMap<String, Attached>,
     /// What pods send to other networks is led to where it is seen.
@@ -149,9 +157,11 @@ struct Networks {
 }
 
 impl Networks {
-    fn make(rights: Rights) -> io::Result<Self> {
+    fn make(rights: Rights, survivor: Option<i32>) -> io::Result<Self> {
+        let host = fs::metadata(OWN)?.ino();
         if rights == Rights::User {
-            enter_user_namespace().map_err(|e| named("make a user namespace for networks", &e))?;
+            enter_user_namespace(survivor)
+                .map_err(|e| named("make a user namespace for networks", &e))?;
         }
         unshare(CloneFlags::CLONE_NEWNET)
             .map_err(|e| named("make a network namespace", &e.into()))?;
@@ -170,6 +180,7 @@ impl Networks {
         netlink::send(&netlink::own(SERVICES, SERVICES_PREFIX, LOOPBACK))?;
         Ok(Self {
             home,
+            host,
             bridge,
             pods: BTreeMap::new(),
             has_way_out: false,
@@ -183,7 +194,19 @@ impl Networks {
                 pod,
                 address,
                 has_way_out,
-            } => self.attach(pod, address, has_way_out).map(Some),
+                holder,
+            } => {
+                let known = self.pods.get(&pod).filter(|it| it.address == address);
+                if let Some(known) = known {
+                    return Ok(Some(known.namespace.try_clone()?.into()));
+                }
+                self.detach(&pod);
+                let namespace = match holder.and_then(|it| self.held(it)) {
+                    Some(held) => held,
+                    None => self.namespace()?,
+                };
+                self.attach(pod, namespace, address, has_way_out).map(Some)
+            }
             Ask::Detach { pod } => {
                 self.detach(&pod);
                 Ok(None)
@@ -205,16 +228,30 @@ impl Networks {
         }
     }
 
-    fn attach(&mut self, pod: String, address: Ipv4Addr, has_way_out: bool) -> io::Result<OwnedFd> {
-        if let Some(known) = self.pods.get(&pod).filter(|it| it.address == address) {
-            return Ok(known.namespace.try_clone()?.into());
-        }
-        self.detach(&pod);
-        let namespace = self.namespace()?;
+    /// The namespace of a process of a pod; `None` where it has ended, or another process has its number.
+    fn held(&self, holder: i32) -> Option<File> {
+        let namespace = File::open(format!("/proc/{holder}/ns/net")).ok()?;
+        let is_of_pod = namespace.metadata().ok()?.ino() != self.host;
+        is_of_pod.then_some(namespace)
+    }
+
+    fn attach(
+        &mut self,
+        pod: String,
+        namespace: File,
+        address: Ipv4Addr,
+        has_way_out: bool,
+    ) -> io::Result<OwnedFd> {
         let name = link_name(address);
         if let Ok(leftover) = if_nametoindex(name.as_str()) {
             netlink::send(&netlink::delete(leftover))?;
         }
+        // A namespace that was held has a link to a bridge that nobody serves any more.
+        let emptied = self.within(&namespace, || match if_nametoindex(POD_LINK) {
+            Ok(leftover) => netlink::send(&netlink::delete(leftover)),
+            Err(_) => Ok(()),
+        });
+        emptied?;
         let pair = netlink::pair(&name, POD_LINK, namespace.as_raw_fd());
         netlink::send(&pair).map_err(|e| named("make a pair of links for a pod", &e))?;
         let link = if_nametoindex(name.as_str())?;
@@ -342,8 +379,12 @@ fn configure(address: Ipv4Addr, has_way_out: bool) -> io::Result<()> {
     netlink::send(&netlink::route(network, prefix, BRIDGE, link))
 }
 
-/// Becomes root in a user namespace that has only this user. An ordinary user may make networks there.
-fn enter_user_namespace() -> io::Result<()> {
+/// Becomes root in a user namespace that has only this user. An ordinary user may make networks there. That of a survivor
+/// has the rights over the networks that are left.
+fn enter_user_namespace(survivor: Option<i32>) -> io::Result<()> {
+    if survivor.is_some_and(|it| join_users_of(it).is_ok()) {
+        return Ok(());
+    }
     let (uid, gid) = (geteuid(), getegid());
     unshare(CloneFlags::CLONE_NEWUSER)?;
     fs::write("/proc/self/setgroups", "deny")?;

@@ -52,7 +52,13 @@ impl Link {
     }
 
     /// Starts a keeper. The connection is made before, so that neither side waits for the other.
-    pub(super) fn start(config: &NodeConfig, profile: Profile, dir: &Path) -> io::Result<Self> {
+    /// `survivor` is a process of a pod whose keeper was killed.
+    pub(super) fn start(
+        config: &NodeConfig,
+        profile: Profile,
+        dir: &Path,
+        survivor: Option<i32>,
+    ) -> io::Result<Self> {
         let (program, args) = config
             .shim_command
             .split_first()
@@ -73,6 +79,7 @@ impl Link {
         let child = Command::new(program)
             .args(args)
             .args([ARG_NETWORK, profile.as_str(), on_loss])
+            .args(survivor.map(|pid| pid.to_string()))
             .stdin(Stdio::from(OwnedFd::from(listener)))
             .stdout(Stdio::null())
             .stderr(log)

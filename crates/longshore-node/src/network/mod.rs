@@ -75,6 +75,12 @@ pub(crate) fn is_of_a_pod(it: Ipv4Addr) -> bool {
     (address(0)..=address(N_ADDRESSES - 1)).contains(&it)
 }
 
+/// The parent in `/proc/PID/stat`. A name may have spaces and parentheses.
+fn parent(stat: &str) -> Option<i32> {
+    let (_, after_name) = stat.rsplit_once(')')?;
+    after_name.split_whitespace().nth(1)?.parse().ok()
+}
+
 /// An address to connect to, of a server that listens here.
 fn reachable(it: SocketAddr) -> SocketAddr {
     if it.ip().is_unspecified() {
@@ -102,6 +108,10 @@ struct PodFacts {
     dir: PathBuf,
     /// The namespace is there, and the hosts file is written.
     is_attached: bool,
+    /// The keeper was killed since: the namespace is left, without a link to the bridge.
+    is_cut_off: bool,
+    /// The shim.
+    holder: Option<i32>,
 }
 
 /// The networks of one node's pods.
@@ -125,6 +135,18 @@ struct Pods {
     by_uid: BTreeMap<String, PodFacts>,
     /// Ended, but still attached.
     gone: Vec<String>,
+}
+
+impl Pods {
+    /// Takes down that there is a new keeper, which knows none of them. Returns a process of one that has a network.
+    fn cut_off(&mut self) -> Option<i32> {
+        let mut survivor = None;
+        for facts in self.by_uid.values_mut().filter(|it| it.is_attached) {
+            (facts.is_attached, facts.is_cut_off) = (false, true);
+            survivor = survivor.or(facts.holder);
+        }
+        survivor
+    }
 }
 
 impl std::fmt::Debug for Network {
@@ -191,9 +213,22 @@ impl Network {
             has_way_out: names::has_way_out(pod, &self.config.images),
             dir: dir.to_owned(),
             is_attached,
+            is_cut_off: false,
+            holder: None,
         };
         self.pods().by_uid.insert(uid.to_owned(), facts);
         self.changed.notify_one();
+    }
+
+    /// A container of the pod runs. The parent of its first process is the shim, which lives as long as the pod and shows
+    /// the namespace to a keeper that knows nothing of it.
+    pub(crate) fn set_holder(&self, uid: &str, init: i32) {
+        let mut pods = self.pods();
+        if let Some(facts) = pods.by_uid.get_mut(uid)
+            && let Ok(stat) = std::fs::read_to_string(format!("/proc/{init}/stat"))
+        {
+            facts.holder = parent(&stat);
+        }
     }
 
     /// A pod has ended for good: its network is removed.
@@ -225,18 +260,24 @@ impl Network {
         hosts::write(&facts.dir.join(names::HOSTS), &lines)?;
         let resolver = hosts::resolver(facts.has_way_out.then_some(BRIDGE));
         hosts::write(&facts.dir.join(names::RESOLVER), &resolver)?;
+        let namespace = self.attach_known(uid, &facts).await?;
+        // What has changed in between reaches the file now.
+        self.changed.notify_one();
+        Ok(Some(namespace))
+    }
+
+    async fn attach_known(&self, uid: &str, facts: &PodFacts) -> io::Result<OwnedFd> {
         let attach = Ask::Attach {
             pod: uid.to_owned(),
             address: facts.names.address,
             has_way_out: facts.has_way_out,
+            holder: facts.holder.filter(|_| facts.is_cut_off),
         };
         let (_, namespace) = self.ask(&attach).await?;
         if let Some(facts) = self.pods().by_uid.get_mut(uid) {
-            facts.is_attached = true;
+            (facts.is_attached, facts.is_cut_off) = (true, false);
         }
-        // What has changed in between reaches the file now.
-        self.changed.notify_one();
-        namespace.map(Some).ok_or_else(no_descriptor)
+        namespace.ok_or_else(no_descriptor)
     }
 
     /// Removes the networks that an earlier node has left of pods that no longer exist. Call when all pods are
@@ -318,18 +359,14 @@ impl Network {
             return Ok(found);
         }
         self.n_keepers.fetch_add(1, Ordering::Relaxed);
-        let mut n_attached = 0;
-        for facts in self.pods().by_uid.values_mut() {
-            n_attached += usize::from(facts.is_attached);
-            facts.is_attached = false;
-        }
-        if n_attached > 0 {
-            tracing::error!(
-                n_attached,
-                "the keeper of pods' networks has ended: running pods have no network until they are replaced"
+        let survivor = self.pods().cut_off();
+        if survivor.is_some() {
+            tracing::warn!(
+                "the keeper of pods' networks was killed: connecting running pods again"
             );
+            self.changed.notify_one();
         }
-        Link::start(&self.config, self.profile, &self.dir())
+        Link::start(&self.config, self.profile, &self.dir(), survivor)
     }
 
     fn dir(&self) -> PathBuf {
@@ -397,6 +434,18 @@ mod tests {
             ([10, 244, 0, 2].into(), true),
         ] {
             assert_eq!(is_of_a_pod(it), expected, "{it}");
+        }
+    }
+
+    #[test]
+    fn the_parent_stands_behind_the_name() {
+        for (stat, expected) in [
+            ("12 (longshore) S 7 12 12", Some(7)),
+            ("12 (a) 1 (b) S 7 12", Some(7)),
+            ("12 (a", None),
+            ("", None),
+        ] {
+            assert_eq!(parent(stat), expected, "{stat}");
         }
     }
 

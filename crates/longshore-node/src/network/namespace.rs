@@ -40,6 +40,13 @@ pub(crate) fn join_that_of(process: &Path) -> io::Result<()> {
     join(File::open(theirs)?)
 }
 
+/// Joins the user namespace of the network of a process, where both are others than our own.
+pub(super) fn join_users_of(process: i32) -> io::Result<()> {
+    let network = File::open(format!("/proc/{process}/ns/net"))?;
+    let users = owner(&network)?;
+    Ok(setns(users, CloneFlags::CLONE_NEWUSER)?)
+}
+
 /// The user namespace that a namespace belongs to.
 fn owner(namespace: &impl AsFd) -> io::Result<OwnedFd> {
     let number = namespace.as_fd().as_raw_fd();

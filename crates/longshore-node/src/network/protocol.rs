@@ -28,6 +28,9 @@ pub(super) enum Ask {
         address: Ipv4Addr,
         /// Whether the pod has a route to other networks than those of pods and Services.
         has_way_out: bool,
+        /// A process in the namespace that an earlier keeper has made for the pod.
+        #[serde(default)]
+        holder: Option<i32>,
     },
     /// Removes the network of a pod that has ended.
     Detach { pod: String },

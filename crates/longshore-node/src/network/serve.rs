@@ -18,7 +18,7 @@ use kube::{
         watcher::{self, Event, watcher},
     },
 };
-use tokio::net::TcpListener;
+use tokio::{net::TcpListener, time::MissedTickBehavior};
 use tokio_util::{sync::CancellationToken, task::AbortOnDropHandle};
 
 use super::{
@@ -32,6 +32,8 @@ use super::{
 const SETTLE: Duration = Duration::from_millis(10);
 /// When to try again what did not work.
 const AGAIN: Duration = Duration::from_secs(1);
+/// How often to look whether the keeper is there, while pods have networks.
+const LOOK: Duration = Duration::from_secs(5);
 
 /// What a watch of one kind has shown.
 #[derive(Debug)]
@@ -116,6 +118,8 @@ async fn follow(network: &Arc<Network>, client: Client) {
     let mut slices = Box::pin(slices.default_backoff());
     let mut api_server = network.api_server.subscribe();
     let (mut seen, mut relays) = (Seen::default(), Relays::new(Arc::clone(network)));
+    let mut looks = tokio::time::interval(LOOK);
+    looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let mut is_done = true;
     loop {
         tokio::select! {
@@ -123,6 +127,7 @@ async fn follow(network: &Arc<Network>, client: Client) {
             Some(event) = slices.next() => seen.slices(event),
             () = network.changed.notified() => {}
             Ok(()) = api_server.changed() => {}
+            _ = looks.tick() => relays.look().await,
             () = tokio::time::sleep(AGAIN), if !is_done => {}
         }
         tokio::time::sleep(SETTLE).await;
@@ -197,8 +202,17 @@ impl Relays {
         }
     }
 
+    /// Has the node start another keeper where that was killed.
+    async fn look(&self) {
+        let is_needed = self.network.pods().by_uid.values().any(|it| it.is_attached);
+        if is_needed && let Err(error) = self.network.ask(&Ask::Pods).await {
+            tracing::warn!(%error, "the keeper of pods' networks does not answer");
+        }
+    }
+
     /// Brings hosts files, relays and the keeper's pods up to date. Returns whether all of it worked.
     async fn pass(&mut self) -> bool {
+        let mut is_done = self.connect_again().await;
         let (pods, gone) = {
             let mut known = self.network.pods();
             (known.by_uid.clone(), std::mem::take(&mut known.gone))
@@ -212,7 +226,6 @@ impl Relays {
             self.way_out = None;
             self.n_keepers = n_keepers;
         }
-        let mut is_done = true;
         if let Some(world) = &world {
             is_done &= write_hosts(&pods, world, api_server.is_some());
         }
@@ -224,6 +237,19 @@ impl Relays {
         }
         is_done &= self.way_out(&pods).await;
         detach(&self.network, gone).await;
+        is_done
+    }
+
+    /// Connects pods whose keeper was killed.
+    async fn connect_again(&self) -> bool {
+        let pods = self.network.pods().by_uid.clone();
+        let mut is_done = true;
+        for (uid, facts) in pods.iter().filter(|(_, it)| it.is_cut_off) {
+            if let Err(error) = self.network.attach_known(uid, facts).await {
+                tracing::warn!(uid, %error, "a pod has no network, trying again");
+                is_done = false;
+            }
+        }
         is_done
     }
 
@@ -336,6 +362,8 @@ mod tests {
             has_way_out: false,
             dir: "/pods/u".into(),
             is_attached,
+            is_cut_off: false,
+            holder: None,
         }
     }
 

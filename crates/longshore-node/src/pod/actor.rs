@@ -281,6 +281,8 @@ impl Actor {
             }
             Report::CaughtUp => self.local.is_behind = false,
             Report::Started { id, started } => {
+                let network = &self.shared.network;
+                network.set_holder(&self.this.uid, started.pid);
                 let is_news = self.local.learn(&id, AttemptState::Running(started));
                 if is_news && self.shared.config.events == EventVolume::All {
                     let note = format!("Started container {}", id.container);

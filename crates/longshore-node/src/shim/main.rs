@@ -54,8 +54,8 @@ const RETRY_RECORD: Duration = Duration::from_secs(1);
 /// The entry point behind the hidden subcommand of [`NodeConfig::shim_command`](crate::NodeConfig).
 ///
 /// Arguments: `POD_DIR die|stay GRACE_SECONDS [in-network]` with the listening socket as standard input, or
-/// `probe full|user SCRATCH_DIR`, or `enter|enter-terminal INIT_PID COMMAND…`, or `network full|user die|stay`; in front of
-/// them there may be the one of [`with_open_files`]. Must be called before the process has a second thread.
+/// `probe full|user SCRATCH_DIR`, or `enter|enter-terminal INIT_PID COMMAND…`, or `network full|user die|stay [PID]`; in front
+/// of them there may be the one of [`with_open_files`]. Must be called before the process has a second thread.
 pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
     // Containers have this umask everywhere, whatever the umask of the process that started the
     // node. The shim's own files get their mode at creation.
@@ -78,14 +78,20 @@ pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
     }
     let result = match words.as_slice() {
         [ARG_PROBE, profile, scratch] => return probe::run(profile, scratch),
-        [ARG_NETWORK, profile, on_loss @ (ARG_DIE | ARG_STAY)] => {
+        [
+            ARG_NETWORK,
+            profile,
+            on_loss @ (ARG_DIE | ARG_STAY),
+            rest @ ..,
+        ] => {
             close_inherited();
             let rights = if *profile == Profile::User.as_str() {
                 network::Rights::User
             } else {
                 network::Rights::Root
             };
-            network::keep(rights, *on_loss == ARG_STAY)
+            let survivor = rest.first().and_then(|pid| pid.parse().ok());
+            network::keep(rights, *on_loss == ARG_STAY, survivor)
         }
         [pod_dir, on_loss @ (ARG_DIE | ARG_STAY), grace, rest @ ..]
             if matches!(rest, [] | [ARG_IN_NETWORK]) =>

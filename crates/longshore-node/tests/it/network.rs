@@ -199,6 +199,48 @@ async fn names_and_ports_of_the_host_are_back_after_a_restart_of_the_node() {
     }
 }
 
+/// The processes of this rig that keep networks.
+fn keepers(rig: &Rig) -> Vec<i32> {
+    let log = rig.path().join("node/network/keeper.log");
+    let processes = std::fs::read_dir("/proc").expect("the processes").flatten();
+    let numbers = processes.filter_map(|it| it.file_name().to_str()?.parse().ok());
+    numbers
+        .filter(|pid: &i32| {
+            std::fs::read_link(format!("/proc/{pid}/fd/2")).is_ok_and(|it| it == log)
+        })
+        .collect()
+}
+
+/// The pod waits for a name that appears after the kill.
+#[tokio::test]
+async fn pods_that_run_are_connected_again_when_their_keeper_was_killed() {
+    for profile in profiles() {
+        let rig = Rig::new();
+        let node = rig
+            .start_with(config(&rig, profile, PodsLifetime::DieWithNode, 1))
+            .await;
+        rig.create::<Pod>(greeter("late")).await;
+        rig.run("asks", python("pod", &asking(&[("late", 80)])))
+            .await;
+        rig.until_phase("asks", "Running").await;
+        rig.until("late", "ready", |it| is(it, "Ready", "True"))
+            .await;
+        let killed = keepers(&rig);
+        assert_eq!(killed.len(), 1, "{killed:?}");
+        for pid in killed {
+            let pid = nix::unistd::Pid::from_raw(pid);
+            nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGKILL).expect("killed");
+        }
+        let late = json!({"selector": {"app": "late"}, "clusterIP": "None"});
+        rig.create::<Service>(service("late", &late)).await;
+        let status = rig.until_phase("asks", "Succeeded").await;
+        assert_eq!(status["containerStatuses"][0]["restartCount"], 0);
+        let log = node.log("asks", LogOptions::default()).await;
+        assert_eq!(log, "late late\n", "{profile}");
+        node.stop().await;
+    }
+}
+
 #[tokio::test]
 async fn only_a_pod_with_a_way_out_reaches_other_networks() {
     // The address of the host to the outside: no packet leaves the machine.
