@@ -3,7 +3,7 @@
 use std::{collections::BTreeSet, net::SocketAddrV4, path::Path};
 
 use k8s_openapi::api::core::v1::{Pod, Service};
-use longshore_node::{ImageMap, LogOptions, NodeConfig, PodsLifetime, Profile};
+use longshore_node::{ImageMap, LogOptions, NodeConfig, PodsLifetime, Profile, StreamSet};
 use serde_json::{Value, json};
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
@@ -157,6 +157,38 @@ async fn pods_with_equal_ports_find_each_other_and_the_api_server_by_name() {
         assert_eq!(greeting(stream.expect("a way in")).await, "two");
         assert_eq!(interfaces(), before, "nothing is visible on the host");
         serving.abort();
+        node.stop().await;
+    }
+}
+
+/// Port 81 answers at the loopback address of the pod only.
+#[tokio::test]
+async fn hooks_and_commands_of_a_pod_are_in_its_network_and_know_its_aliases() {
+    for profile in profiles() {
+        let rig = Rig::new();
+        let node = rig
+            .start_with(config(&rig, profile, PodsLifetime::DieWithNode, 1))
+            .await;
+        let program = asking(&[("inner", 81)]);
+        let argv = ["/usr/bin/python3", "-c", program.as_str()];
+        let argv = argv.map(str::to_owned).to_vec();
+        let mut pod = greeter("aliased");
+        pod["spec"]["hostAliases"] = json!([{"ip": "127.0.0.1", "hostnames": ["inner"]}]);
+        let hook = json!({"postStart": {"exec": {"command": argv}}});
+        pod["spec"]["containers"][0]["lifecycle"] = hook;
+        rig.create::<Pod>(pod).await;
+        rig.until("aliased", "ready", |it| is(it, "Ready", "True"))
+            .await;
+        let streams = StreamSet {
+            stdout: true,
+            ..StreamSet::default()
+        };
+        let process = node.node.exec("default", "aliased", "main", argv, streams);
+        let process = process.expect("a process");
+        let mut said = String::new();
+        let mut stdout = process.stdout.expect("a stream");
+        stdout.read_to_string(&mut said).await.expect("reads");
+        assert_eq!(said, "inner aliased\n", "{profile}");
         node.stop().await;
     }
 }
