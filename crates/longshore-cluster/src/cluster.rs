@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use crate::server::{
     ApiService, Authorization, Clock, Durability, Listening, OpenError, PodIdentity, PodLogs,
-    PodNetwork, PodStreams, ServeConfig, ServeError, Server, Serving, Settings, wire,
+    PodNetwork, PodStreams, ServeConfig, ServeError, Server, ServiceRange, Serving, Settings, wire,
 };
 
 /// An embedded cluster: an API server and its objects. Clones share it.
@@ -67,7 +67,8 @@ impl Cluster {
 
     /// Serves the API over TLS to the administrator, who has the bearer token of the kubeconfig, to service accounts and to
     /// clients with a certificate of the authority, until the returned value is stopped or
-    /// dropped. The server keeps keys, token and kubeconfig in the directory of the configuration.
+    /// dropped. The server keeps keys, token and kubeconfig in the directory of the configuration. The Service
+    /// `default/kubernetes` says in the cluster where it listens.
     ///
     /// Must be called inside a tokio runtime.
     ///
@@ -141,6 +142,7 @@ pub struct ClusterBuilder {
     durability: Durability,
     pod_identity: PodIdentity,
     authorization: Authorization,
+    service_range: ServiceRange,
 }
 
 impl fmt::Debug for ClusterBuilder {
@@ -169,6 +171,7 @@ impl Default for ClusterBuilder {
             durability: Durability::Strict,
             pod_identity: PodIdentity::default(),
             authorization: Authorization::AlwaysAllow,
+            service_range: ServiceRange::default(),
         }
     }
 }
@@ -217,6 +220,12 @@ impl ClusterBuilder {
         self
     }
 
+    /// The addresses that Services get. Default: 10.96.0.0/16. What Services have already they keep.
+    pub fn service_range(mut self, range: ServiceRange) -> Self {
+        self.service_range = range;
+        self
+    }
+
     /// Builds the cluster in memory.
     pub fn build(self) -> Cluster {
         let server = Server::in_memory(self.settings());
@@ -241,6 +250,7 @@ impl ClusterBuilder {
             durability: self.durability,
             pod_identity: self.pod_identity,
             authorization: self.authorization,
+            service_range: self.service_range,
         }
     }
 }

@@ -28,8 +28,8 @@ mod server;
 
 pub use cluster::{Cluster, ClusterBuilder};
 pub use server::{
-    ApiBody, ApiService, Authorization, Clock, Durability, LogError, LogOptions, LogStream,
-    OpenError, PodConnection, PodDuplex, PodIdentity, PodLogs, PodNetwork, PodStreams, Process,
-    StreamError, StreamSet, TerminalSize,
+    ApiBody, ApiService, Authorization, Clock, Durability, InvalidRange, LogError, LogOptions,
+    LogStream, OpenError, PodConnection, PodDuplex, PodIdentity, PodLogs, PodNetwork, PodStreams,
+    Process, ServiceRange, StreamError, StreamSet, TerminalSize,
 };
 pub use server::{Limits, Listening, ServeConfig, ServeError, Serving};

@@ -113,8 +113,7 @@ fn of_service(object: &RawObject) -> Vec<SocketAddr> {
 /// Keeps `boundaries` up with the addresses of the API servers, as the Service `default/kubernetes` and its slices have
 /// them, until `shutdown`.
 ///
-/// A cluster without that Service, as the embedded one, says nothing here: then the address of the kubeconfig is all
-/// that is known.
+/// A cluster without that Service says nothing here: then the address of the kubeconfig is all that is known.
 pub async fn follow_api_servers(
     client: Client,
     boundaries: Arc<Boundaries>,

@@ -17,6 +17,7 @@ mod logs;
 mod meta;
 mod names;
 mod openapi;
+mod own_service;
 mod patch;
 mod protobuf;
 mod random;
@@ -24,6 +25,7 @@ mod registry;
 mod reviews;
 mod schema;
 mod selectors;
+mod service_range;
 mod store;
 mod strategy;
 mod streams;
@@ -37,6 +39,7 @@ pub(crate) mod wire;
 
 use std::{
     fmt,
+    net::SocketAddr,
     path::Path,
     sync::{Arc, PoisonError, RwLock},
     time::Duration,
@@ -57,6 +60,7 @@ pub use self::admission::{PodIdentity, PodNetwork};
 pub use self::authz::Authorization;
 pub use self::http::body::ApiBody;
 pub use self::http::service::ApiService;
+pub use self::service_range::{InvalidRange, ServiceRange};
 pub use self::wire::{Limits, Listening, ServeConfig, ServeError, Serving};
 pub use logs::{LogError, LogOptions, LogStream, PodLogs};
 pub use store::{Durability, OpenError};
@@ -85,6 +89,8 @@ pub(crate) struct Settings {
     pub(crate) pod_identity: PodIdentity,
     /// Who may do what.
     pub(crate) authorization: Authorization,
+    /// The addresses of Services.
+    pub(crate) service_range: ServiceRange,
 }
 
 /// All state of one API server.
@@ -103,6 +109,9 @@ pub(crate) struct Server {
     pod_logs: RwLock<Option<Arc<dyn PodLogs>>>,
     pod_streams: RwLock<Option<Arc<dyn PodStreams>>>,
     places: streams::Places,
+    service_range: ServiceRange,
+    /// Where clients reach this server, once they do.
+    address: RwLock<Option<SocketAddr>>,
 }
 
 impl fmt::Debug for Server {
@@ -168,6 +177,8 @@ impl Server {
             pod_logs: RwLock::new(None),
             pod_streams: RwLock::new(None),
             places: streams::Places::default(),
+            service_range: settings.service_range,
+            address: RwLock::new(None),
         });
         server
             .restore(&loaded)
@@ -178,6 +189,7 @@ impl Server {
         if server.authorizer.is_enforced() {
             authz::ensure_bootstrap_policy(&server);
         }
+        server.give_addresses();
         Ok(server)
     }
 
@@ -259,6 +271,9 @@ impl Server {
             .is_some_and(|custom| custom.is_terminating);
         if resource.strategy == Strategy::Definition || is_last_of_definition {
             crd::settle(self).await;
+        }
+        if own_service::may_be_own(resource) {
+            self.keep_own_service().await;
         }
     }
 

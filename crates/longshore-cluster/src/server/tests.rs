@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use tower::ServiceExt;
 
 use super::{
-    ApiService, Authorization, Durability, PodIdentity, Server, Settings, hub::lock,
+    ApiService, Authorization, Durability, PodIdentity, Server, ServiceRange, Settings, hub::lock,
     store::tests::Log,
 };
 
@@ -23,6 +23,7 @@ fn open(log: &Log) -> Arc<Server> {
         durability: Durability::Strict,
         pod_identity: PodIdentity::None,
         authorization: Authorization::AlwaysAllow,
+        service_range: ServiceRange::default(),
     };
     Server::open(Box::new(log.clone()), Path::new("log"), settings).unwrap()
 }

@@ -26,6 +26,7 @@ mod pods;
 mod properties;
 mod protobuf;
 mod rollouts;
+mod services;
 mod streams;
 mod tables;
 mod warnings;

@@ -126,7 +126,7 @@ async fn rewrite(server: &Server, key: &Key, change: impl Fn(&mut Value)) {
             .commit(definitions, key.clone(), expected, write)
             .await;
         match written {
-            Err(CommitError::Raced) => {}
+            Err(CommitError::Raced | CommitError::Claimed) => {}
             Err(error @ CommitError::Store(_)) => {
                 // The next write of a definition tries again.
                 return tracing::warn!(%error, definition = key.as_str(), "status not stored");

@@ -7,7 +7,7 @@ use std::{
 
 use tokio::sync::watch;
 
-use super::{EventType, Key, Object, lock};
+use super::{Claim, EventType, Key, Object, claims::Claims, lock};
 use crate::server::registry::Resource;
 
 /// All objects of a resource. Writers copy it only while a reader still holds the same version.
@@ -43,6 +43,8 @@ pub(super) struct State {
     /// Revisions of the writes that are not stored yet, and so not in `objects`; at most one of
     /// each object.
     waiting: BTreeMap<Key, u64>,
+    /// What the objects have, those that are not stored yet included.
+    pub(super) claims: Claims,
     /// Recent events, oldest first.
     pub(super) window: VecDeque<Arc<Event>>,
     /// Every event after this revision is in the window.
@@ -65,6 +67,7 @@ impl Collection {
         let state = State {
             objects: Objects::default(),
             waiting: BTreeMap::new(),
+            claims: Claims::default(),
             window: VecDeque::new(),
             start: 0,
             epoch: 0,
@@ -110,6 +113,11 @@ impl Collection {
     /// Changes with each write, for those who wait for an object.
     pub(crate) fn writes(&self) -> watch::Receiver<u64> {
         self.changed.subscribe()
+    }
+
+    /// Whether no object but the one of this key has it.
+    pub(crate) fn is_free(&self, claim: Claim, key: &Key) -> bool {
+        lock(&self.state).claims.is_free(claim, key)
     }
 
     /// How many watches are open.
@@ -166,6 +174,7 @@ impl Collection {
     /// Notes that this write is on its way.
     pub(super) fn expect(&self, object: &Object) {
         let mut state = lock(&self.state);
+        state.claims.add(object);
         state.waiting.insert(object.key.clone(), object.revision);
     }
 
@@ -173,6 +182,12 @@ impl Collection {
     pub(super) fn publish(&self, event: Event) {
         let mut state = lock(&self.state);
         state.waiting.remove(&event.object.key);
+        if let Some(previous) = &event.previous {
+            state.claims.remove(previous);
+        }
+        if event.kind != EventType::Deleted {
+            state.claims.add(&event.object);
+        }
         let objects = Arc::make_mut(&mut state.objects);
         match event.kind {
             EventType::Added | EventType::Modified => {

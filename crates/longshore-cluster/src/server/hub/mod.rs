@@ -6,6 +6,7 @@
 //! meanwhile. Readers hold the lock of a collection only while they clone a few `Arc`s; nothing is
 //! encoded or decoded under a lock, and no write waits for a watcher.
 
+mod claims;
 mod collection;
 mod cursor;
 mod journal;
@@ -19,6 +20,7 @@ use tokio::sync::watch;
 use super::store::{Durability, MAX_UNSTORED, Record, Store, StoreError, Stored};
 use journal::{Entry, Journal, Progress};
 
+pub(crate) use claims::Claim;
 pub(crate) use collection::{Collection, Event, Objects, TooOld};
 pub(crate) use cursor::{Cursor, Lost};
 pub(crate) use object::{Draft, EventType, Key, Object, frame_of};
@@ -46,6 +48,9 @@ pub(crate) enum CommitError {
     /// Another write came first; read again.
     #[error("the object changed since it was read")]
     Raced,
+    /// Another object has got what this one would have; choose again.
+    #[error("another object has what only one may have")]
+    Claimed,
     /// The backend refused.
     #[error(transparent)]
     Store(#[from] StoreError),
@@ -240,6 +245,11 @@ impl Hub {
         if found != expected {
             return Err(CommitError::Raced);
         }
+        if let Change::Put(draft) = &change
+            && !may_have(collection, &key, draft, previous.as_deref())
+        {
+            return Err(CommitError::Claimed);
+        }
         let revision = sequencer.revision + 1;
         if let Some(journal) = &self.journal {
             journal.admit(revision)?;
@@ -313,6 +323,13 @@ impl Drop for Hub {
     fn drop(&mut self) {
         self.close();
     }
+}
+
+/// Whether no other object has what this one would get; what it has had so far it keeps.
+fn may_have(collection: &Collection, key: &Key, draft: &Draft, previous: Option<&Object>) -> bool {
+    let is_kept = |claim: &Claim| previous.is_some_and(|it| it.facets.claims.contains(claim));
+    let mut new = draft.claims().iter().filter(|claim| !is_kept(claim));
+    new.all(|claim| collection.is_free(*claim, key))
 }
 
 fn event(

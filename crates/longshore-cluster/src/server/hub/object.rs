@@ -4,11 +4,16 @@
 //! `resourceVersion` goes. The commit closes the gap by copying; every list, get and watch
 //! afterwards shares the result.
 
-use std::{collections::BTreeMap, fmt, sync::Arc};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt,
+    sync::Arc,
+};
 
 use bytes::Bytes;
 use serde_json::{Map, Value};
 
+use super::Claim;
 use crate::server::registry::Resource;
 
 /// `namespace/name`, or `name` for objects of the whole cluster; ordered as etcd orders its paths.
@@ -76,6 +81,8 @@ pub(crate) struct Facets {
     pub(crate) labels: BTreeMap<String, String>,
     /// Values of the resource's selectable fields, in the order of its table row.
     pub(crate) fields: Vec<String>,
+    /// What no other object of the resource may have.
+    pub(crate) claims: BTreeSet<Claim>,
 }
 
 impl Facets {
@@ -92,7 +99,11 @@ impl Facets {
             .iter()
             .map(|field| field.value_in(object))
             .collect();
-        Facets { labels, fields }
+        Facets {
+            labels,
+            fields,
+            claims: resource.claims(object),
+        }
     }
 }
 
@@ -143,6 +154,11 @@ impl Draft {
     /// Size of the stored JSON in bytes, without the digits of its revision.
     pub(crate) fn size(&self) -> usize {
         self.head.len() + self.tail.len()
+    }
+
+    /// What the object has that no other one may have.
+    pub(super) fn claims(&self) -> &BTreeSet<Claim> {
+        &self.facets.claims
     }
 
     /// Closes the gap.

@@ -4,7 +4,7 @@ use std::{collections::VecDeque, sync::Arc};
 
 use bytes::Bytes;
 
-use super::{Collection, Draft, Event, EventType, Key, Object, Objects, lock};
+use super::{Collection, Draft, Event, EventType, Key, Object, Objects, claims::Claims, lock};
 use crate::server::store::{Loaded, Shelf};
 
 /// Bytes that were stored and are no JSON object.
@@ -40,6 +40,7 @@ pub(crate) fn restore(collection: &Collection, loaded: &Loaded) -> Result<(), No
         .max(shelf.start)
         .max(forgotten.map_or(0, |event| event.revision));
     state.window = window(collection, shelf, &objects, state.start)?;
+    state.claims = Claims::of(objects.values().map(AsRef::as_ref));
     state.objects = objects;
     Ok(())
 }

@@ -1,12 +1,13 @@
 //! Which resources this server has: one row each, the same structure for built-ins and
 //! custom resources.
 
+mod claims;
 mod conversion;
 mod fields;
 mod table;
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     sync::{Arc, PoisonError, RwLock},
 };
 
@@ -14,7 +15,7 @@ use serde_json::Value;
 
 use super::{
     crd::{Catalog, Column, Custom},
-    hub::Collection,
+    hub::{Claim, Collection},
     names::NameRule,
 };
 
@@ -175,6 +176,15 @@ impl Resource {
             (Some(custom), _) => custom.to_served(object),
             (None, Some(conversion)) => conversion.to_served(object),
             (None, None) => object,
+        }
+    }
+
+    /// What an object has that no other object of this resource may have.
+    pub(crate) fn claims(&self, object: &Value) -> BTreeSet<Claim> {
+        if self.strategy == Strategy::Service {
+            claims::of_service(object)
+        } else {
+            BTreeSet::new()
         }
     }
 

@@ -9,6 +9,7 @@ mod pod_defaults;
 mod pod_handlers;
 mod pod_rules;
 mod pods;
+mod services;
 mod workloads;
 
 use serde_json::{Value, json};
@@ -19,6 +20,8 @@ use super::{
     meta,
     registry::{Resource, Strategy},
 };
+
+pub(crate) use services::{Pool, Refusal, allocate};
 
 /// Completes a new object.
 pub(crate) fn prepare_create(resource: &Resource, object: &mut Value) {
@@ -31,7 +34,7 @@ pub(crate) fn prepare_create(resource: &Resource, object: &mut Value) {
         Strategy::Namespace => namespaces::prepare_create(object),
         Strategy::Claim => object["status"] = json!({"phase": "Pending"}),
         Strategy::Service => {
-            workloads::set_service_defaults(object);
+            services::set_defaults(object);
             object["status"] = json!({"loadBalancer": {}});
         }
         Strategy::Workload => {
@@ -60,7 +63,7 @@ pub(crate) fn prepare_update(resource: &Resource, new: &mut Value, old: &Value) 
         Strategy::Pod => pods::complete(new, Some(old)),
         Strategy::Namespace => namespaces::prepare_update(new, old),
         Strategy::Data => data::prepare(new),
-        Strategy::Service => workloads::set_service_defaults(new),
+        Strategy::Service => services::prepare_update(new, old),
         Strategy::Workload => workloads::set_defaults(&resource.kind, new),
         Strategy::Webhooks => admission::set_defaults(&resource.kind, new),
         Strategy::Access => access::set_defaults(new),
@@ -76,7 +79,7 @@ pub(crate) fn set_defaults(resource: &Resource, object: &mut Value, old: Option<
     match resource.strategy {
         Strategy::Pod => pods::complete(object, old),
         Strategy::Data => data::prepare(object),
-        Strategy::Service => workloads::set_service_defaults(object),
+        Strategy::Service => services::set_defaults(object),
         Strategy::Workload => workloads::set_defaults(&resource.kind, object),
         Strategy::Access => access::set_defaults(object),
         Strategy::Plain | Strategy::Node | Strategy::Namespace | Strategy::Claim => {}
@@ -90,6 +93,7 @@ pub(crate) fn violations(resource: &Resource, new: &Value, old: Option<&Value>) 
         (Strategy::Pod, None) => pods::create_violations(new),
         (Strategy::Pod, Some(old)) => pods::update_violations(new, old),
         (Strategy::Workload, _) => workloads::violations(&resource.kind, new, old),
+        (Strategy::Service, _) => services::violations(new, old),
         (Strategy::Data, _) => data::violations(new, old),
         (Strategy::Budget, _) => budgets::violations(new),
         (Strategy::Access, _) => access::violations(&resource.kind, new, old),
@@ -99,7 +103,6 @@ pub(crate) fn violations(resource: &Resource, new: &Value, old: Option<&Value>) 
             .custom
             .as_ref()
             .map_or_else(Vec::new, |custom| custom.violations(new, old)),
-        (Strategy::Plain | Strategy::Node | Strategy::Namespace, _)
-        | (Strategy::Claim | Strategy::Service, _) => Vec::new(),
+        (Strategy::Plain | Strategy::Node | Strategy::Namespace | Strategy::Claim, _) => Vec::new(),
     }
 }

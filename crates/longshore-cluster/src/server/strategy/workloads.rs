@@ -1,4 +1,4 @@
-//! Defaults of workloads and Services.
+//! Defaults and rules of workloads.
 
 use longshore_k8s::Selector;
 use serde_json::{Map, Value, json};
@@ -257,34 +257,6 @@ fn selector_violations(kind: &str, new: &Value, old: Option<&Value>, causes: &mu
             let found = labels.cloned().unwrap_or_default();
             let why = "`selector` does not match template `labels`";
             causes.push(Cause::invalid("spec.template.metadata.labels", &found, why));
-        }
-    }
-}
-
-/// Completes a service. Cluster addresses are not given out: a service without `clusterIP` is
-/// headless here.
-pub(super) fn set_service_defaults(service: &mut Value) {
-    let spec = meta::member(service, "spec");
-    set_all(
-        spec,
-        &[
-            ("type", json!("ClusterIP")),
-            ("sessionAffinity", json!("None")),
-            ("internalTrafficPolicy", json!("Cluster")),
-            ("ipFamilies", json!(["IPv4"])),
-            ("ipFamilyPolicy", json!("SingleStack")),
-        ],
-    );
-    for port in spec
-        .get_mut("ports")
-        .and_then(Value::as_array_mut)
-        .into_iter()
-        .flatten()
-    {
-        let port = meta::members(port);
-        port.entry("protocol").or_insert(json!("TCP"));
-        if let Some(number) = port.get("port").cloned() {
-            port.entry("targetPort").or_insert(number);
         }
     }
 }

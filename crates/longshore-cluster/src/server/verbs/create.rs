@@ -12,11 +12,15 @@ use crate::server::{
     error::{ApiError, Cause, Result},
     http::body::ApiBody,
     hub::{Change, CommitError, Expected, Key, Object},
-    meta, names, strategy, unserved,
+    meta, names,
+    registry::Strategy,
+    strategy, unserved,
 };
 
 /// Attempts at finding a free generated name.
 const NAME_ATTEMPTS: usize = 8;
+/// Attempts at taking what only one object may have, against concurrent writers.
+const CLAIM_ATTEMPTS: usize = 64;
 
 /// Creates the object in the body.
 pub(crate) async fn create(call: &Call, object: Value) -> Result<Response<ApiBody>> {
@@ -45,36 +49,25 @@ pub(crate) async fn create_object(call: &Call, object: Value, is_dry_run: bool) 
     {
         return Err(ApiError::terminating_definition());
     }
-    let mut object = call.to_stored(object)?;
-    place(call, &mut object)?;
     let resource = call.resource();
-    if !meta::text(&object, "/metadata/resourceVersion").is_empty() {
-        return Err(ApiError::unexplained(
-            "resourceVersion should not be set on objects to be created",
-        ));
-    }
-    wipe(&mut object);
-    require_live_namespace(call, &object)?;
-    let object = admit_service_account(call, object).await?;
     let question = Question::new(call, Operation::Create, is_dry_run);
-    let mut object = question.mutate(object, None).await?;
-    place(call, &mut object)?;
-    check_escalation(call, &object, None)?;
-    wipe(&mut object);
-    if resource.has_generation {
-        meta::metadata(&mut object).insert("generation".into(), 1.into());
-    }
-    strategy::prepare_create(resource, &mut object);
-    call.server.stamp(&mut object);
-
+    let mut object = admit(call, &question, object).await?;
     let is_generated = meta::name(&object).is_empty();
     let base = meta::text(&object, "/metadata/generateName").to_owned();
-    for _ in 0..NAME_ATTEMPTS {
+    // A later attempt begins with what the client has sent: this one completes it.
+    let is_retried = is_generated || resource.strategy == Strategy::Service;
+    let fresh = is_retried.then(|| object.clone());
+    let (mut n_names, mut n_claims) = (0, 0);
+    while n_names < NAME_ATTEMPTS && n_claims < CLAIM_ATTEMPTS {
+        if let Some(fresh) = fresh.as_ref().filter(|_| n_names + n_claims > 0) {
+            object = fresh.clone();
+        }
         if is_generated && !base.is_empty() {
             let name = names::generate(&base, call.server.random.next());
             meta::metadata(&mut object).insert("name".into(), name.into());
         }
         strategy::finish_create(resource, &mut object);
+        call.server.allocate(&call.collection, &mut object, None)?;
         validate(call, &object)?;
         call.warnings.add(unserved::warnings(&call.served, &object));
         question.validate(Some(&object), None).await?;
@@ -97,7 +90,8 @@ pub(crate) async fn create_object(call: &Call, object: Value, is_dry_run: bool) 
                 call.server.after_write(&call.collection, &stored).await;
                 return Ok(Created::Stored(stored));
             }
-            Err(CommitError::Raced) if is_generated => {}
+            Err(CommitError::Claimed) => n_claims += 1,
+            Err(CommitError::Raced) if is_generated => n_names += 1,
             Err(CommitError::Raced) => {
                 let key = Key::new(call.namespace.as_deref(), name);
                 return Err(taken(call, &key, name));
@@ -106,6 +100,31 @@ pub(crate) async fn create_object(call: &Call, object: Value, is_dry_run: bool) 
         }
     }
     Err(ApiError::already_exists(resource, meta::name(&object)))
+}
+
+/// The object as clients and webhooks want it, complete but for its name and what it is given.
+async fn admit(call: &Call, question: &Question<'_>, object: Value) -> Result<Value> {
+    let mut object = call.to_stored(object)?;
+    place(call, &mut object)?;
+    let resource = call.resource();
+    if !meta::text(&object, "/metadata/resourceVersion").is_empty() {
+        return Err(ApiError::unexplained(
+            "resourceVersion should not be set on objects to be created",
+        ));
+    }
+    wipe(&mut object);
+    require_live_namespace(call, &object)?;
+    let object = admit_service_account(call, object).await?;
+    let mut object = question.mutate(object, None).await?;
+    place(call, &mut object)?;
+    check_escalation(call, &object, None)?;
+    wipe(&mut object);
+    if resource.has_generation {
+        meta::metadata(&mut object).insert("generation".into(), 1.into());
+    }
+    strategy::prepare_create(resource, &mut object);
+    call.server.stamp(&mut object);
+    Ok(object)
 }
 
 /// Takes away what only the server sets.

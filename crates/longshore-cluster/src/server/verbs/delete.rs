@@ -282,7 +282,7 @@ async fn delete_with(
                     return Ok(Deleted::Pending(written.value()));
                 }
             },
-            Err(CommitError::Raced) => {}
+            Err(CommitError::Raced | CommitError::Claimed) => {}
             Err(error @ CommitError::Store(_)) => return Err(ApiError::internal(error)),
         }
     }

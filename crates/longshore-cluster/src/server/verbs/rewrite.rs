@@ -103,6 +103,10 @@ async fn rewrite_with(
         }
         check_escalation(call, &new, Some(&old))?;
         check_version(call, &new, &old)?;
+        if part == Part::Main {
+            call.server
+                .allocate(&call.collection, &mut new, Some(&old))?;
+        }
         prepare(call.resource(), part, &mut new, &old);
         let is_same = new == old;
         if !is_same {
@@ -141,7 +145,7 @@ async fn rewrite_with(
                 call.server.after_write(&call.collection, &object).await;
                 return Ok(Rewritten::Stored(object));
             }
-            Err(CommitError::Raced) => {}
+            Err(CommitError::Raced | CommitError::Claimed) => {}
             Err(error @ CommitError::Store(_)) => return Err(ApiError::internal(error)),
         }
     }

@@ -197,7 +197,8 @@ impl Listening {
         &self.credentials.authority
     }
 
-    /// Serves the API until the returned value is stopped or dropped.
+    /// Serves the API until the returned value is stopped or dropped. The Service `default/kubernetes` says in the cluster
+    /// where.
     ///
     /// Must be called inside a tokio runtime.
     ///
@@ -212,7 +213,8 @@ impl Listening {
             credentials,
         } = self;
         let closing = CancellationToken::new();
-        let rules = Rules::new(service.server(), address, limits, closing.clone());
+        let api = service.server();
+        let rules = Rules::new(Arc::clone(&api), address, limits, closing.clone());
         let guard = Guard::new(service, Arc::new(rules));
         let stack = CompressionLayer::new()
             .compress_when(body::Compressible)
@@ -227,6 +229,7 @@ impl Listening {
             .handle(handle.clone());
         tune(server.http_builder(), limits);
         let task = tokio::spawn(server.serve(Shared::new(stack)));
+        api.announce(address);
         Ok(Serving {
             address,
             kubeconfig: credentials.kubeconfig,

@@ -18,7 +18,7 @@ async fn kubectl_finds_its_way() {
         .expect("api-versions", "coordination.k8s.io/v1")
         .await;
     script.expect("get namespaces", "kube-system ").await;
-    script.expect("get all", "No resources found").await;
+    script.expect("get all", "service/kubernetes").await;
     script
         .expect(
             "explain pods.spec.containers.image",

@@ -84,7 +84,7 @@ async fn kubectl_rolls_out_and_back() {
             "exposed",
         )
         .await;
-    let slices = "/apis/discovery.k8s.io/v1/namespaces/default/endpointslices";
+    let slices = "/apis/discovery.k8s.io/v1/namespaces/default/endpointslices?labelSelector=kubernetes.io%2Fservice-name%3Dweb";
     let all_serve = |_, list: &Value| {
         let slices = list["items"].as_array().into_iter().flatten();
         let endpoints = slices.flat_map(|it| it["endpoints"].as_array().into_iter().flatten());
