@@ -21,7 +21,7 @@ fn small() -> Cluster {
     Cluster::builder().service_range(range).build()
 }
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread")]
 async fn services_at_the_same_time_get_different_addresses_until_none_is_left() {
     let api = Api::new(&small());
     // Two of the range are the network's and the last one, and one is that of the API server.

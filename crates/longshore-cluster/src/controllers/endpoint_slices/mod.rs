@@ -6,22 +6,26 @@
 //! of a deleted service by their owner reference.
 
 mod decide;
-mod model;
+pub(super) mod model;
 #[cfg(test)]
 mod tests;
 
 use decide::decide;
 use model::Desired;
 
-use super::workloads::{
-    Again, Key, LABEL_SERVICE_NAME, RoundError,
-    hands::{Hands, Speaker, Target, reference},
+use super::{
+    endpoints,
+    workloads::{
+        Again, Key, LABEL_SERVICE_NAME, RoundError,
+        hands::{Hands, Speaker, Target, reference},
+    },
 };
 
-/// Runs one round for the slices of a Service: reads, decides, and sends the requests.
+/// Runs one round for the slices of a Service, and for its Endpoints: reads, decides, and sends the requests.
 pub(super) async fn round(hands: &Hands, key: &Key) -> Result<Again, RoundError> {
     let namespace = key.namespace.as_str();
     let Some(service) = hands.read(Target::Service, namespace, &key.name).await? else {
+        endpoints::clean_up(hands, key).await?;
         return Ok(None);
     };
     let Some(desired) = Desired::of(service) else {
@@ -40,5 +44,6 @@ pub(super) async fn round(hands: &Hands, key: &Key) -> Result<Again, RoundError>
     hands
         .send_all(Speaker::EndpointSlices, &about, &requests)
         .await?;
+    endpoints::bring_about(hands, &desired, &pods).await?;
     Ok(None)
 }

@@ -9,7 +9,7 @@ use crate::controllers::workloads::{Body, LABEL_SERVICE_NAME, pods, service_sele
 pub(super) const LABEL_MANAGED_BY: &str = "endpointslice.kubernetes.io/managed-by";
 /// The value that kube-controller-manager writes: clients that filter slices by it find ours.
 pub(super) const MANAGER: &str = "endpointslice-controller.k8s.io";
-const LABEL_HEADLESS: &str = "service.kubernetes.io/headless";
+pub(crate) const LABEL_HEADLESS: &str = "service.kubernetes.io/headless";
 
 /// A service with pods behind it.
 #[derive(Debug, Clone)]
@@ -50,7 +50,7 @@ impl Desired {
     }
 
     /// The ports of a slice that a pod can be in. Names stand for other numbers in other pods.
-    pub(super) fn ports_of(&self, pod: &Pod) -> Vec<Value> {
+    pub(crate) fn ports_of(&self, pod: &Pod) -> Vec<Value> {
         let ports = self.service.at("/spec/ports").as_array();
         let found = ports.into_iter().flatten().filter_map(|port| {
             let protocol = port["protocol"].as_str().unwrap_or("TCP");
@@ -93,7 +93,7 @@ fn number_of(target: &Value, port: &Value, protocol: &str, pod: &Pod) -> Option<
 }
 
 /// A pod as an endpoint; `None` for a pod without address and for one that has ended.
-pub(super) fn endpoint(desired: &Desired, pod: &Pod) -> Option<Value> {
+pub(crate) fn endpoint(desired: &Desired, pod: &Pod) -> Option<Value> {
     let status = pod.status.as_ref()?;
     let address = status.pod_ip.as_deref().filter(|ip| !ip.is_empty())?;
     if matches!(pods::phase(pod), "Succeeded" | "Failed") {

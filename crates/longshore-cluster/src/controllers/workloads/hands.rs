@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 
 use k8s_openapi::api::{
     apps::v1::{ControllerRevision, Deployment, ReplicaSet, StatefulSet},
-    core::v1::{ObjectReference, PersistentVolumeClaim, Pod, Service},
+    batch::v1::Job,
+    core::v1::{Endpoints, ObjectReference, PersistentVolumeClaim, Pod, Service},
     discovery::v1::EndpointSlice,
 };
 use kube::{
@@ -30,6 +31,8 @@ pub(crate) enum Target {
     StatefulSet,
     Revision,
     Slice,
+    Endpoints,
+    Job,
 }
 
 impl Target {
@@ -43,6 +46,8 @@ impl Target {
             Target::StatefulSet => ApiResource::erase::<StatefulSet>(&()),
             Target::Revision => ApiResource::erase::<ControllerRevision>(&()),
             Target::Slice => ApiResource::erase::<EndpointSlice>(&()),
+            Target::Endpoints => ApiResource::erase::<Endpoints>(&()),
+            Target::Job => ApiResource::erase::<Job>(&()),
         }
     }
 }
@@ -109,6 +114,8 @@ pub(crate) enum Speaker {
     ReplicaSets,
     StatefulSets,
     EndpointSlices,
+    Endpoints,
+    Jobs,
 }
 
 impl Speaker {
@@ -118,6 +125,8 @@ impl Speaker {
             Speaker::ReplicaSets => "replicaset-controller",
             Speaker::StatefulSets => "statefulset-controller",
             Speaker::EndpointSlices => "endpoint-slice-controller",
+            Speaker::Endpoints => "endpoint-controller",
+            Speaker::Jobs => "job-controller",
         };
         Reporter {
             controller: controller.into(),
@@ -140,6 +149,8 @@ impl Hands {
             Speaker::ReplicaSets,
             Speaker::StatefulSets,
             Speaker::EndpointSlices,
+            Speaker::Endpoints,
+            Speaker::Jobs,
         ];
         let recorder = |it: Speaker| (it, Recorder::new(client.clone(), it.reporter()));
         Hands {
@@ -162,7 +173,19 @@ impl Hands {
         let api: Api<Pod> = Api::namespaced(self.client.clone(), namespace);
         let params = ListParams::default().labels(&selector.to_string());
         let mut pods = patiently(|| api.list(&params)).await?.items;
-        for name in strays {
+        pods.extend(self.pods_named(namespace, strays).await?);
+        Ok(pods)
+    }
+
+    /// The pods of these names that there are.
+    pub(crate) async fn pods_named(
+        &self,
+        namespace: &str,
+        names: &[String],
+    ) -> Result<Vec<Pod>, Error> {
+        let api: Api<Pod> = Api::namespaced(self.client.clone(), namespace);
+        let mut pods = Vec::new();
+        for name in names {
             pods.extend(patiently(|| api.get_opt(name)).await?);
         }
         Ok(pods)
@@ -257,6 +280,24 @@ impl Hands {
                 Ok(())
             }
         }
+    }
+
+    /// Deletes an object, which stays until everything that it owns is gone.
+    pub(crate) async fn delete_in_foreground(
+        &self,
+        target: Target,
+        object: &Body,
+    ) -> Result<(), Error> {
+        let namespace = object.meta.namespace.as_deref().unwrap_or_default();
+        let params = DeleteParams {
+            preconditions: Some(Preconditions {
+                uid: object.meta.uid.clone(),
+                resource_version: object.meta.resource_version.clone(),
+            }),
+            ..DeleteParams::foreground()
+        };
+        let api = self.api(target, namespace);
+        tolerate_absence(api.delete(object.name(), &params).await)
     }
 
     /// Makes the requests in their order and stops at the first failure.

@@ -23,7 +23,8 @@ use futures::{
 use jiff::Timestamp;
 use k8s_openapi::api::{
     apps::v1::{Deployment, ReplicaSet, StatefulSet},
-    core::v1::{Pod, Service},
+    batch::v1::Job,
+    core::v1::{Endpoints, Pod, Service},
     discovery::v1::EndpointSlice,
 };
 use kube::{
@@ -39,10 +40,12 @@ use kube::{
 
 pub(crate) use body::{Body, Malformed, controller_of};
 use hands::Hands;
-pub(crate) use triggers::{Key, Kind, LABEL_SERVICE_NAME, service_selector};
+pub(crate) use triggers::{
+    FINALIZER_JOB_TRACKING, Key, Kind, LABEL_JOB_NAME, LABEL_SERVICE_NAME, service_selector,
+};
 use triggers::{Note, Source, Triggers};
 
-use super::{deployment, endpoint_slices, queue::Queue, replica_set, stateful_set};
+use super::{deployment, endpoint_slices, job, queue::Queue, replica_set, stateful_set};
 use crate::chain::chain;
 
 /// Rounds at the same time.
@@ -137,6 +140,7 @@ async fn round(hands: &Hands, key: &Key, strays: Vec<String>) -> Result<Again, R
         Kind::ReplicaSet => replica_set::round(hands, key, strays, now).await,
         Kind::Deployment => deployment::round(hands, key, now).await,
         Kind::StatefulSet => stateful_set::round(hands, key, strays, now).await,
+        Kind::Job => job::round(hands, key, strays, now).await,
         Kind::Service => endpoint_slices::round(hands, key).await,
     }
 }
@@ -147,9 +151,11 @@ fn notes(client: &Client) -> SelectAll<BoxStream<'static, Note>> {
     notes.push(of_owners::<Deployment>(client, Kind::Deployment));
     notes.push(of_owners::<ReplicaSet>(client, Kind::ReplicaSet));
     notes.push(of_owners::<StatefulSet>(client, Kind::StatefulSet));
+    notes.push(of_owners::<Job>(client, Kind::Job));
     notes.push(of_owners::<Service>(client, Kind::Service));
     notes.push(of_parts::<Pod>(client, Source::Pod));
     notes.push(of_parts::<EndpointSlice>(client, Source::Slice));
+    notes.push(of_parts::<Endpoints>(client, Source::Endpoints));
     notes
 }
 

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
 use kube::runtime::watcher::{self, Event};
 use longshore_k8s::Selector;
 use serde_json::Value;
@@ -12,21 +12,29 @@ use super::body::{controller_of, workload_selector};
 /// The label that names the service of an EndpointSlice.
 pub(crate) const LABEL_SERVICE_NAME: &str = "kubernetes.io/service-name";
 
+/// The finalizer by which a Job holds its pods until it has counted them.
+pub(crate) const FINALIZER_JOB_TRACKING: &str = "batch.kubernetes.io/job-tracking";
+/// The label that names the Job of a pod.
+pub(crate) const LABEL_JOB_NAME: &str = "batch.kubernetes.io/job-name";
+
 /// The kinds that have a controller here.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Kind {
     Deployment,
     ReplicaSet,
     StatefulSet,
+    Job,
     Service,
 }
 
 impl Kind {
-    fn of(kind: &str) -> Option<Kind> {
-        match kind {
+    fn of(owner: &OwnerReference) -> Option<Kind> {
+        match owner.kind.as_str() {
             "Deployment" => Some(Kind::Deployment),
             "ReplicaSet" => Some(Kind::ReplicaSet),
             "StatefulSet" => Some(Kind::StatefulSet),
+            // Other groups have Jobs too.
+            "Job" if owner.api_version.starts_with("batch/") => Some(Kind::Job),
             _ => None,
         }
     }
@@ -46,6 +54,7 @@ pub(super) enum Source {
     Owner(Kind),
     Pod,
     Slice,
+    Endpoints,
 }
 
 /// An event of a watch.
@@ -91,7 +100,9 @@ impl Note {
 pub(super) fn selector_of(kind: Kind, data: &Value) -> Option<Selector> {
     let selector = data.pointer("/spec/selector")?;
     match kind {
-        Kind::Deployment | Kind::ReplicaSet | Kind::StatefulSet => workload_selector(selector),
+        Kind::Deployment | Kind::ReplicaSet | Kind::StatefulSet | Kind::Job => {
+            workload_selector(selector)
+        }
         Kind::Service => service_selector(selector),
     }
 }
@@ -121,6 +132,8 @@ struct Part {
     /// Its controller, when that is one of ours.
     owner: Option<Key>,
     has_owner: bool,
+    /// The Job that holds it, or held it before it lost its owner.
+    holder: Option<Key>,
 }
 
 impl Triggers {
@@ -189,7 +202,7 @@ impl Triggers {
     /// The keys that need a round after a change of a dependent: its controller, or without one every workload that
     /// could adopt it. A pod concerns also the services that select it, and a slice its service.
     fn concerned(&self, place: &Place, part: &Part) -> BTreeSet<Key> {
-        let (source, namespace, _) = place;
+        let (source, namespace, name) = place;
         let selecting = |kinds: &'static [Kind]| {
             let selectors = self.selectors.iter();
             selectors
@@ -205,8 +218,9 @@ impl Triggers {
             Source::Pod => {
                 keys.extend(selecting(&[Kind::Service]));
                 if !part.has_owner {
-                    keys.extend(selecting(&[Kind::ReplicaSet, Kind::StatefulSet]));
+                    keys.extend(selecting(&[Kind::ReplicaSet, Kind::StatefulSet, Kind::Job]));
                 }
+                keys.extend(part.holder.clone());
             }
             Source::Owner(Kind::ReplicaSet) if !part.has_owner => {
                 keys.extend(selecting(&[Kind::Deployment]));
@@ -216,21 +230,27 @@ impl Triggers {
                 let service = part.labels.get(LABEL_SERVICE_NAME);
                 keys.extend(service.map(|name| key(Kind::Service, namespace, name)));
             }
+            // They have the name of their service.
+            Source::Endpoints => keys.extend([key(Kind::Service, namespace, name)]),
         }
         keys
     }
 
-    /// Pods that an object controls without selecting them: what a list by labels does not show.
+    /// Pods that an object controls without selecting them: what a list by labels does not show. Those of a Job are
+    /// asked for also when the Job is gone, because it has to let go of them.
     pub(super) fn strays_of(&self, key: &Key) -> Vec<String> {
-        let Some(selector) = self.selectors.get(key) else {
+        let selector = self.selectors.get(key);
+        if selector.is_none() && key.kind != Kind::Job {
             return Vec::new();
+        }
+        let is_stray = |part: &Part| {
+            let is_selected = selector.is_some_and(|it| it.matches(&part.labels));
+            let belongs = part.owner.as_ref() == Some(key) || part.holder.as_ref() == Some(key);
+            belongs && !is_selected
         };
-        let is_stray =
-            |part: &Part| part.owner.as_ref() == Some(key) && !selector.matches(&part.labels);
-        let pods = self
-            .parts
-            .iter()
-            .filter(|(place, part)| place.0 == Source::Pod && is_stray(part));
+        let pods = self.parts.iter().filter(|(place, part)| {
+            place.0 == Source::Pod && place.1 == key.namespace && is_stray(part)
+        });
         pods.map(|(place, _)| place.2.clone()).collect()
     }
 }
@@ -239,12 +259,19 @@ impl Part {
     fn of(meta: &ObjectMeta) -> Part {
         let namespace = meta.namespace.as_deref().unwrap_or_default();
         let owner = controller_of(meta);
-        let ours =
-            owner.and_then(|owner| Some(key(Kind::of(&owner.kind)?, namespace, &owner.name)));
+        let ours = owner.and_then(|owner| Some(key(Kind::of(owner)?, namespace, &owner.name)));
+        let labels = meta.labels.clone().unwrap_or_default();
+        let mut finalizers = meta.finalizers.iter().flatten();
+        let is_held = finalizers.any(|it| it == FINALIZER_JOB_TRACKING);
+        let holder = is_held.then(|| {
+            let name = labels.get(LABEL_JOB_NAME).map_or("", String::as_str);
+            key(Kind::Job, namespace, name)
+        });
         Part {
-            labels: meta.labels.clone().unwrap_or_default(),
+            holder: holder.filter(|_| owner.is_none()),
             has_owner: owner.is_some(),
             owner: ours,
+            labels,
         }
     }
 }
@@ -275,7 +302,7 @@ mod tests {
     fn present(source: Source, meta: Value, selector: Value) -> Note {
         let kind = match source {
             Source::Owner(kind) => Some(kind),
-            Source::Pod | Source::Slice => None,
+            Source::Pod | Source::Slice | Source::Endpoints => None,
         };
         let data = json!({"spec": {"selector": selector}});
         let selector = kind.and_then(|kind| selector_of(kind, &data));

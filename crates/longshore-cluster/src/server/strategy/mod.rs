@@ -4,6 +4,7 @@
 pub(crate) mod access;
 mod budgets;
 mod data;
+mod jobs;
 mod namespaces;
 mod pod_defaults;
 mod pod_handlers;
@@ -53,7 +54,7 @@ pub(crate) fn prepare_create(resource: &Resource, object: &mut Value) {
 /// Completes a new object that has its name and its uid.
 pub(crate) fn finish_create(resource: &Resource, object: &mut Value) {
     if resource.strategy == Strategy::Workload && resource.kind == "Job" {
-        workloads::select_own_pods(object);
+        jobs::select_own_pods(object);
     }
 }
 
@@ -64,7 +65,12 @@ pub(crate) fn prepare_update(resource: &Resource, new: &mut Value, old: &Value) 
         Strategy::Namespace => namespaces::prepare_update(new, old),
         Strategy::Data => data::prepare(new),
         Strategy::Service => services::prepare_update(new, old),
-        Strategy::Workload => workloads::set_defaults(&resource.kind, new),
+        Strategy::Workload => {
+            workloads::set_defaults(&resource.kind, new);
+            if resource.kind == "Job" {
+                jobs::prepare_update(new);
+            }
+        }
         Strategy::Webhooks => admission::set_defaults(&resource.kind, new),
         Strategy::Access => access::set_defaults(new),
         Strategy::Definition => crd::prepare_update(new),
@@ -104,5 +110,14 @@ pub(crate) fn violations(resource: &Resource, new: &Value, old: Option<&Value>) 
             .as_ref()
             .map_or_else(Vec::new, |custom| custom.violations(new, old)),
         (Strategy::Plain | Strategy::Node | Strategy::Namespace | Strategy::Claim, _) => Vec::new(),
+    }
+}
+
+/// What is wrong with a new status; `old` is the stored object.
+pub(crate) fn status_violations(resource: &Resource, new: &Value, old: &Value) -> Vec<Cause> {
+    if resource.strategy == Strategy::Workload && resource.kind == "Job" {
+        jobs::status_violations(new, old)
+    } else {
+        Vec::new()
     }
 }

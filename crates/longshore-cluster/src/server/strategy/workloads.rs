@@ -3,11 +3,8 @@
 use longshore_k8s::Selector;
 use serde_json::{Map, Value, json};
 
-use super::{pod_defaults, pod_rules};
+use super::{jobs, pod_defaults, pod_rules};
 use crate::server::{admission, error::Cause, meta};
-
-const LABEL_CONTROLLER_UID: &str = "batch.kubernetes.io/controller-uid";
-const LABEL_JOB_NAME: &str = "batch.kubernetes.io/job-name";
 
 /// Completes a workload of a kind.
 pub(super) fn set_defaults(kind: &str, object: &mut Value) {
@@ -32,7 +29,7 @@ pub(super) fn set_defaults(kind: &str, object: &mut Value) {
             let update = json!({"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": 1, "maxSurge": 0}});
             set_all(spec, &[("updateStrategy", update)]);
         }
-        "Job" => set_job_defaults(spec),
+        "Job" => jobs::set_defaults(spec),
         "CronJob" => {
             set_all(
                 spec,
@@ -68,7 +65,7 @@ pub(super) fn first_status(kind: &str) -> Value {
     }
 }
 
-fn set_all(members: &mut Map<String, Value>, defaults: &[(&str, Value)]) {
+pub(super) fn set_all(members: &mut Map<String, Value>, defaults: &[(&str, Value)]) {
     for (key, value) in defaults {
         members.entry(*key).or_insert_with(|| value.clone());
     }
@@ -120,56 +117,8 @@ fn set_stateful_set_defaults(spec: &mut Map<String, Value>) {
     );
 }
 
-fn set_job_defaults(spec: &mut Map<String, Value>) {
-    // A work queue has parallelism and no number of completions.
-    if spec.get("completions").is_none() && spec.get("parallelism").is_none() {
-        set_all(
-            spec,
-            &[("completions", json!(1)), ("parallelism", json!(1))],
-        );
-    }
-    set_all(
-        spec,
-        &[
-            ("parallelism", json!(1)),
-            ("backoffLimit", json!(6)),
-            ("completionMode", json!("NonIndexed")),
-            ("suspend", json!(false)),
-            ("podReplacementPolicy", json!("TerminatingOrFailed")),
-            ("manualSelector", json!(false)),
-        ],
-    );
-}
-
-/// A new job gets a selector, and its pods the labels that it selects, from its uid.
-pub(super) fn select_own_pods(job: &mut Value) {
-    let is_manual = job.pointer("/spec/manualSelector") == Some(&Value::Bool(true));
-    let uid = meta::text(job, "/metadata/uid").to_owned();
-    let name = meta::name(job).to_owned();
-    if is_manual || uid.is_empty() {
-        return;
-    }
-    let spec = meta::member(job, "spec");
-    let selector = meta::members(spec.entry("selector").or_insert_with(|| json!({})));
-    meta::members(selector.entry("matchLabels").or_insert_with(|| json!({})))
-        .insert(LABEL_CONTROLLER_UID.into(), uid.as_str().into());
-    let template = spec.entry("template").or_insert_with(|| json!({}));
-    let metadata = meta::metadata(template);
-    let labels = meta::members(metadata.entry("labels").or_insert_with(|| json!({})));
-    for (key, value) in [
-        (LABEL_CONTROLLER_UID, &uid),
-        (LABEL_JOB_NAME, &name),
-        // The names of both before they had a prefix.
-        ("controller-uid", &uid),
-        ("job-name", &name),
-    ] {
-        labels.insert(key.into(), value.as_str().into());
-    }
-    take_template_labels(job);
-}
-
 /// Kinds from before Deployments have the labels of their pods when they have none of their own.
-fn take_template_labels(object: &mut Value) {
+pub(super) fn take_template_labels(object: &mut Value) {
     let labels = object.pointer("/spec/template/metadata/labels").cloned();
     let metadata = meta::metadata(object);
     if let (Some(labels), None) = (labels, metadata.get("labels")) {
@@ -179,6 +128,9 @@ fn take_template_labels(object: &mut Value) {
 
 /// What is wrong with a workload.
 pub(super) fn violations(kind: &str, new: &Value, old: Option<&Value>) -> Vec<Cause> {
+    if kind == "Job" {
+        return jobs::violations(new, old);
+    }
     let mut causes = Vec::new();
     let replicas = new.pointer("/spec/replicas").and_then(Value::as_i64);
     if let Some(replicas) = replicas.filter(|replicas| *replicas < 0) {
@@ -187,7 +139,7 @@ pub(super) fn violations(kind: &str, new: &Value, old: Option<&Value>) -> Vec<Ca
     }
     let has_selector = matches!(
         kind,
-        "Deployment" | "ReplicaSet" | "StatefulSet" | "DaemonSet" | "Job"
+        "Deployment" | "ReplicaSet" | "StatefulSet" | "DaemonSet"
     );
     if has_selector {
         selector_violations(kind, new, old, &mut causes);
@@ -208,15 +160,15 @@ pub(super) fn violations(kind: &str, new: &Value, old: Option<&Value>) -> Vec<Ca
     causes
 }
 
-/// Jobs end, all others do not.
+/// The pods of a CronJob end, those of all others do not.
 fn restart_policy_violation(kind: &str, spec: &Value, template: &str) -> Option<Cause> {
     let field = format!("{template}.restartPolicy");
     match (kind, meta::text(spec, "/restartPolicy")) {
-        ("Job" | "CronJob", "Always") => {
+        ("CronJob", "Always") => {
             let why = "valid values: \"OnFailure\", \"Never\"";
             Some(Cause::required(&field, why))
         }
-        ("Job" | "CronJob", _) | (_, "Always") => None,
+        ("CronJob", _) | (_, "Always") => None,
         (_, other) => Some(Cause::unsupported(&field, other, &["Always"])),
     }
 }

@@ -289,6 +289,9 @@ fn validate(resource: &Resource, part: Part, new: &Value, old: &Value) -> Result
     if part == Part::Main || (part == Part::Status && resource.strategy == Strategy::Custom) {
         causes.extend(strategy::violations(resource, new, Some(old)));
     }
+    if part == Part::Status {
+        causes.extend(strategy::status_violations(resource, new, old));
+    }
     if causes.is_empty() {
         Ok(())
     } else {

@@ -52,16 +52,9 @@ fn refusal(outcome: Result<Value, Refusal>) -> String {
     }
 }
 
-#[test]
-fn a_new_service_is_complete() {
-    let found = made(json!({}));
-    let expected = json!({
-        "clusterIP": "10.0.0.2", "clusterIPs": ["10.0.0.2"], "internalTrafficPolicy": "Cluster",
-        "ipFamilies": ["IPv4"], "ipFamilyPolicy": "SingleStack", "selector": {"app": "s"},
-        "ports": [{"port": 80, "protocol": "TCP", "targetPort": 80}], "sessionAffinity": "None", "type": "ClusterIP",
-    });
-    assert_eq!(found["spec"], expected);
-    for (what, change, pointer, expected) in [
+/// What it is, what the client sends, and a member that it then has.
+fn new_services() -> Vec<(&'static str, Value, &'static str, Value)> {
+    vec![
         (
             "headless",
             json!({"clusterIP": "None"}),
@@ -124,7 +117,19 @@ fn a_new_service_is_complete() {
             "/spec/sessionAffinityConfig/clientIP/timeoutSeconds",
             json!(10_800),
         ),
-    ] {
+    ]
+}
+
+#[test]
+fn a_new_service_is_complete() {
+    let found = made(json!({}));
+    let expected = json!({
+        "clusterIP": "10.0.0.2", "clusterIPs": ["10.0.0.2"], "internalTrafficPolicy": "Cluster",
+        "ipFamilies": ["IPv4"], "ipFamilyPolicy": "SingleStack", "selector": {"app": "s"},
+        "ports": [{"port": 80, "protocol": "TCP", "targetPort": 80}], "sessionAffinity": "None", "type": "ClusterIP",
+    });
+    assert_eq!(found["spec"], expected);
+    for (what, change, pointer, expected) in new_services() {
         let made = made(change);
         let found = made.pointer(pointer).cloned().unwrap_or_default();
         assert_eq!(found, expected, "{what}");
@@ -132,15 +137,12 @@ fn a_new_service_is_complete() {
     }
 }
 
-#[test]
-fn nobody_gets_what_another_one_has() {
+/// What it is, what the client asks for, what others have, and the refusal.
+fn refused_services() -> Vec<(&'static str, Value, Vec<Claim>, &'static str)> {
     let nine = Claim::Address([10, 0, 0, 9].into());
-    let port = Claim::NodePort(30_080);
-    let all: Vec<Claim> = (1..=14)
-        .map(|it| Claim::Address([10, 0, 0, it].into()))
-        .collect();
-    let on_nodes = json!({"type": "NodePort", "ports": [{"port": 80, "nodePort": 30_080}]});
-    for (what, change, taken, expected) in [
+    let addresses = (1..=14).map(|it| Claim::Address([10, 0, 0, it].into()));
+    let all: Vec<Claim> = addresses.collect();
+    vec![
         (
             "the next free one",
             json!({}),
@@ -200,10 +202,17 @@ fn nobody_gets_what_another_one_has() {
             all,
             "failed to allocate a serviceIP: range is full",
         ),
+    ]
+}
+
+/// What it is, the ports that the client asks for, what others have, and the refusal.
+fn refused_ports() -> Vec<(&'static str, Value, Vec<Claim>, &'static str)> {
+    let on_nodes = json!({"type": "NodePort", "ports": [{"port": 80, "nodePort": 30_080}]});
+    vec![
         (
             "a port that is taken",
-            on_nodes.clone(),
-            vec![port],
+            on_nodes,
+            vec![Claim::NodePort(30_080)],
             "spec.ports[0].nodePort: Invalid value: 30080: provided port is already allocated",
         ),
         (
@@ -213,11 +222,18 @@ fn nobody_gets_what_another_one_has() {
             "spec.ports[0].nodePort: Invalid value: 80: provided port is not in the valid range. The range of valid \
              ports is 30000-32767",
         ),
-    ] {
+    ]
+}
+
+#[test]
+fn nobody_gets_what_another_one_has() {
+    let cases = refused_services().into_iter().chain(refused_ports());
+    for (what, change, taken, expected) in cases {
         let found = refusal(allocated(service(change), None, &taken));
         assert_eq!(found, expected, "{what}");
     }
-    let own = made(on_nodes);
+    let port = Claim::NodePort(30_080);
+    let own = made(json!({"type": "NodePort", "ports": [{"port": 80, "nodePort": 30_080}]}));
     let again = allocated(own.clone(), Some(&own), &[port]).unwrap();
     assert_eq!(again, own, "what it has had");
 }
