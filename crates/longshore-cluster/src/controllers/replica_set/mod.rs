@@ -15,6 +15,7 @@ mod tests;
 use decide::decide;
 use jiff::Timestamp;
 use model::{Desired, Observed};
+pub(crate) use ranking::in_order_of_deletion;
 
 use super::workloads::{
     Again, Key, RoundError,

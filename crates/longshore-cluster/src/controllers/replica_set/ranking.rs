@@ -15,7 +15,7 @@ const ANNOTATION_DELETION_COST: &str = "controller.kubernetes.io/pod-deletion-co
 
 /// The pods in the order in which they go: those that serve least, stand closest together or are
 /// youngest first.
-pub(super) fn in_order_of_deletion(pods: &[Pod], now: Timestamp) -> Vec<&Pod> {
+pub(crate) fn in_order_of_deletion(pods: &[Pod], now: Timestamp) -> Vec<&Pod> {
     let mut n_on_node: BTreeMap<&str, usize> = BTreeMap::new();
     for pod in pods {
         *n_on_node.entry(node(pod)).or_default() += 1;

@@ -62,11 +62,17 @@ impl Body {
     /// have it.
     pub(crate) fn selector(&self) -> Result<Selector, Malformed> {
         let expected = "a label selector that selects something";
-        workload_selector(self.at("/spec/selector")).ok_or_else(|| Malformed {
+        workload_selector(self.at("/spec/selector"))
+            .ok_or_else(|| self.malformed("spec.selector", expected))
+    }
+
+    /// The complaint that a field of this object is not what it should be.
+    pub(crate) fn malformed(&self, field: &'static str, expected: &'static str) -> Malformed {
+        Malformed {
             name: self.name().to_owned(),
-            field: "spec.selector",
+            field,
             expected,
-        })
+        }
     }
 
     /// The reference by which this object controls another one.

@@ -25,6 +25,10 @@ const FINALIZER_ORPHAN: &str = "orphan";
 /// Namespaces that every cluster needs.
 const IMMORTAL: &[&str] = &["default", "kube-public", "kube-system"];
 
+/// What a client should know that deletes a Job and does not say what becomes of its pods.
+const PODS_STAY: &str = "child pods are preserved by default when jobs are deleted; set \
+     propagationPolicy=Background to remove them or set propagationPolicy=Orphan to suppress this warning";
+
 /// Attempts of one request against concurrent writers.
 const ATTEMPTS: usize = 64;
 
@@ -199,6 +203,9 @@ fn success(resource: &Resource, object: &Value) -> Value {
 /// Deletes the object of a call, and tries again if another client has written it meanwhile.
 /// Webhooks are called at each attempt.
 pub(crate) async fn delete_object(call: &Call, options: DeleteOptions) -> Result<Deleted> {
+    if options.propagation().is_none() && leaves_pods(call.resource()) {
+        call.warnings.add([PODS_STAY.to_owned()]);
+    }
     let is_dry_run = options.is_dry_run()?;
     let question = Question::new(call, Operation::Delete, is_dry_run).with_options(options.clone());
     delete_with(call, options, Some(&question)).await
@@ -301,7 +308,8 @@ enum Plan {
 
 fn plan(resource: &Resource, object: &Value, options: &DeleteOptions, now: Timestamp) -> Plan {
     let mut marked = object.clone();
-    set_propagation(&mut marked, options.propagation());
+    let unsaid = || default_propagation(resource, object);
+    set_propagation(&mut marked, options.propagation().or_else(unsaid));
     if resource.strategy == Strategy::Definition && !meta::is_deleting(object) {
         crd::mark_deleted(&mut marked, now);
     }
@@ -326,6 +334,19 @@ fn plan(resource: &Resource, object: &Value, options: &DeleteOptions, now: Times
     } else {
         Plan::Keep
     }
+}
+
+/// Jobs are older than the garbage collection: who deletes one without a word gets what he got then.
+fn leaves_pods(resource: &Resource) -> bool {
+    resource.group == "batch" && resource.plural == "jobs"
+}
+
+/// What becomes of the objects that the deleted one owns, when the request does not say.
+fn default_propagation(resource: &Resource, object: &Value) -> Option<Propagation> {
+    let is_said = meta::finalizers(object)
+        .iter()
+        .any(|it| [FINALIZER_FOREGROUND, FINALIZER_ORPHAN].contains(it));
+    (leaves_pods(resource) && !is_said).then_some(Propagation::Orphan)
 }
 
 fn holds_content(namespace: &Value) -> bool {

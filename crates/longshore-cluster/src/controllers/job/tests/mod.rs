@@ -1,0 +1,5 @@
+//! What a Job decides, as tables; and whole Jobs in a small world, with a crash at every request.
+
+mod crash;
+mod rounds;
+mod world;
