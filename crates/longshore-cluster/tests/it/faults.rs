@@ -18,7 +18,10 @@ use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 use tower::{Service, ServiceExt};
 
-use crate::harness::{Api, PODS, config_map, eventually, gone, pod};
+use crate::{
+    harness::{Api, PODS, config_map, eventually, gone, pod},
+    jobs::{JOBS, count, holds, job, play_node, pods},
+};
 
 /// Fails a third of the requests: before they are served, or after, so that the answer is lost. A
 /// fixed seed without a period selects them, so that no client's retries fall in step with it.
@@ -116,4 +119,38 @@ async fn controllers_reach_their_end_in_spite_of_faults() {
     api.make(&maps, config_map("left", "1")).await;
     api.delete(namespace, Value::Null).await;
     gone(&api, namespace).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_job_counts_each_pod_once_in_spite_of_faults() {
+    let cluster = Cluster::in_memory();
+    let api = Api::new(&cluster);
+    let flaky = Flaky {
+        inner: cluster.service(),
+        n_requests: Arc::default(),
+    };
+    let shutdown = CancellationToken::new();
+    tokio::spawn(controllers::run(
+        Client::new(flaky, "default"),
+        shutdown.clone(),
+    ));
+    let _guard = shutdown.drop_guard();
+    let _node = play_node(&api).await;
+    let spec = json!({"completions": 12, "parallelism": 4, "backoffLimit": 1000});
+    api.make(JOBS, job("mixed", spec)).await;
+    let done = holds(&api, "Complete").await;
+    let pods = pods(&api).await;
+    let status = &done["status"];
+    let found = (&status["succeeded"], &status["failed"]);
+    let n_failed = count(&pods, "Failed");
+    let expected = (&json!(count(&pods, "Succeeded")), &json!(n_failed));
+    assert!(n_failed > 0, "{pods:#?}");
+    assert_eq!(found, expected, "{status:#}");
+    assert_eq!(status["succeeded"], 12);
+    // The last finalizers may still be on their way.
+    let is_free = |_, list: &Value| {
+        let mut pods = list["items"].as_array().into_iter().flatten();
+        pods.all(|it| it["metadata"].get("finalizers").is_none())
+    };
+    eventually(&api, PODS, is_free).await;
 }

@@ -18,6 +18,7 @@ mod durable;
 mod faults;
 mod hostile;
 mod identity;
+mod jobs;
 mod kill;
 mod kubectl;
 mod lists;

@@ -132,7 +132,7 @@ fn pods_are_made_until_enough_have_succeeded() {
             job(json!({})),
             vec![ended("a", "Succeeded")],
             vec!["~a"],
-            done.clone(),
+            done,
         ),
         (
             "nothing to do",
