@@ -9,6 +9,8 @@ pub(crate) enum NameRule {
     Subdomain,
     /// RFC 1123 label, at most 63 characters.
     Label,
+    /// RFC 1035 label: as the one before, and it begins with a letter.
+    OldLabel,
     /// Anything that is one segment of a path.
     PathSegment,
 }
@@ -25,9 +27,26 @@ impl NameRule {
         match self {
             NameRule::Subdomain => names::subdomain_violations(name),
             NameRule::Label => names::label_violations(name),
+            NameRule::OldLabel => old_label_violations(name),
             NameRule::PathSegment => path_segment_violations(name),
         }
     }
+}
+
+const OLD_LABEL_MESSAGE: &str = "a DNS-1035 label must consist of lower case alphanumeric characters or '-', start \
+     with an alphabetic character, and end with an alphanumeric character (e.g. 'my-name',  or 'abc-123', regex used for \
+     validation is '[a-z]([-a-z0-9]*[a-z0-9])?')";
+
+fn old_label_violations(name: &str) -> Vec<String> {
+    let begins_with_digit = name.starts_with(|it: char| it.is_ascii_digit());
+    let mut violations = names::label_violations(name);
+    let is_well_formed = names::is_label(&name[..name.floor_char_boundary(63)]);
+    // Only what is said about the form differs.
+    violations.truncate(usize::from(name.len() > 63));
+    if begins_with_digit || !is_well_formed {
+        violations.push(OLD_LABEL_MESSAGE.to_owned());
+    }
+    violations
 }
 
 fn path_segment_violations(name: &str) -> Vec<String> {
@@ -70,6 +89,10 @@ mod tests {
             (NameRule::Subdomain, "", 1),
             (NameRule::Label, "a.b", 1),
             (NameRule::Label, &"a".repeat(64), 1),
+            (NameRule::OldLabel, "a-1", 0),
+            (NameRule::OldLabel, "1-a", 1),
+            (NameRule::OldLabel, "A", 1),
+            (NameRule::OldLabel, &"a".repeat(64), 1),
             (NameRule::PathSegment, "system:node", 0),
             (NameRule::PathSegment, "a/b%", 2),
         ] {

@@ -179,7 +179,7 @@ fn core() -> Vec<Resource> {
             .short(&["svc"])
             .status()
             .answers_deleted_object()
-            .names(NameRule::Label)
+            .names(NameRule::OldLabel)
             .strategy(Strategy::Service)
             .fields(&["spec.clusterIP", "spec.type"]),
         namespaced("v1", "endpoints", "Endpoints")
