@@ -61,7 +61,7 @@ impl Server {
             let old = stored.value();
             let mut new = old.clone();
             if meta::text(&old, "/spec/type") == "ExternalName"
-                || old["spec"].get("clusterIP").is_some()
+                || old["spec"].get("clusterIPs").is_some()
             {
                 continue;
             }

@@ -47,9 +47,8 @@ impl FromStr for ServiceRange {
             let address: Ipv4Addr = address.parse().ok()?;
             let prefix: u8 = prefix.parse().ok()?;
             let is_usable = (12..=30).contains(&prefix);
-            let mask = u32::MAX.checked_shl(32 - u32::from(prefix))?;
             is_usable.then(|| ServiceRange {
-                network: Ipv4Addr::from_bits(address.to_bits() & mask),
+                network: Ipv4Addr::from_bits(address.to_bits() & mask(prefix)),
                 prefix,
             })
         };
@@ -57,6 +56,12 @@ impl FromStr for ServiceRange {
             found: text.to_owned(),
         })
     }
+}
+
+/// The bits of the network.
+fn mask(prefix: u8) -> u32 {
+    let n_host_bits = 32_u32.saturating_sub(u32::from(prefix));
+    u32::MAX.checked_shl(n_host_bits).unwrap_or(0)
 }
 
 impl ServiceRange {
@@ -138,6 +143,7 @@ mod tests {
             ("10.96.7.9/28", Some("10.96.7.0/28")),
             ("10.96.0.0", None),
             ("10.96.0.0/8", None),
+            ("10.96.0.0/64", None),
             ("10.96.0.0/31", None),
             ("fd00::/108", None),
         ] {

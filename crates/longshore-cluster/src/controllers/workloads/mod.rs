@@ -41,7 +41,7 @@ use kube::{
 pub(crate) use body::{Body, Malformed, controller_of};
 use hands::Hands;
 pub(crate) use triggers::{
-    FINALIZER_JOB_TRACKING, Key, Kind, LABEL_JOB_NAME, LABEL_SERVICE_NAME, service_selector,
+    FINALIZER_JOB_TRACKING, Key, Kind, LABEL_SERVICE_NAME, service_selector,
 };
 use triggers::{Note, Source, Triggers};
 

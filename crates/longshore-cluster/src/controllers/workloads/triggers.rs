@@ -15,7 +15,7 @@ pub(crate) const LABEL_SERVICE_NAME: &str = "kubernetes.io/service-name";
 /// The finalizer by which a Job holds its pods until it has counted them.
 pub(crate) const FINALIZER_JOB_TRACKING: &str = "batch.kubernetes.io/job-tracking";
 /// The label that names the Job of a pod.
-pub(crate) const LABEL_JOB_NAME: &str = "batch.kubernetes.io/job-name";
+const LABEL_JOB_NAME: &str = "batch.kubernetes.io/job-name";
 
 /// The kinds that have a controller here.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -367,6 +367,37 @@ mod tests {
         assert!(triggers.strays_of(&set).is_empty());
         triggers.take(pod(json!({"app": "b"}), Some("set")));
         assert_eq!(triggers.strays_of(&set), ["p"]);
+    }
+
+    #[test]
+    fn pods_concern_the_job_that_holds_them_also_when_it_is_gone() {
+        let mut triggers = Triggers::default();
+        let job = key(Kind::Job, "x", "j");
+        let held = |owner: Value, labels: Value| {
+            let finalizers = [FINALIZER_JOB_TRACKING];
+            let meta = json!({
+                "name": "p", "namespace": "x", "labels": labels, "ownerReferences": owner, "finalizers": finalizers,
+            });
+            present(Source::Pod, meta, Value::Null)
+        };
+        let of = |group: &str| {
+            let owner = json!([{
+                "apiVersion": format!("{group}/v1"), "kind": "Job", "name": "j", "uid": "u", "controller": true,
+            }]);
+            held(owner, json!({}))
+        };
+        assert_eq!(
+            names(triggers.take(of("example.com"))),
+            [""; 0],
+            "another kind of Job"
+        );
+        assert_eq!(names(triggers.take(of("batch"))), ["Job/j"]);
+        assert_eq!(triggers.strays_of(&job), ["p"]);
+        let lost = held(Value::Null, json!({"batch.kubernetes.io/job-name": "j"}));
+        assert_eq!(names(triggers.take(lost)), ["Job/j"]);
+        assert_eq!(triggers.strays_of(&job), ["p"]);
+        let nameless = names(triggers.take(held(Value::Null, json!({}))));
+        assert_eq!(nameless, ["Job/", "Job/j"], "the old state counts");
     }
 
     #[test]

@@ -8,8 +8,8 @@ use std::{
 use serde_json::{Value, json};
 
 use super::{
-    families, is_headless, is_on_nodes, kind, needs_address, needs_check_port, node_ports, number,
-    ports, ports_mut, set_defaults, set_texts, spec_text, takes_node_ports, texts,
+    families, is_headless, is_on_nodes, needs_address, needs_check_port, node_ports, number, ports,
+    ports_mut, set_defaults, set_texts, spec_text, takes_node_ports, texts,
 };
 use crate::server::{
     error::Cause,
@@ -108,6 +108,11 @@ fn pair_addresses(service: &mut Value, old: Option<&Value>) {
         return;
     };
     let before = spec_text(old, "clusterIP");
+    if !address.is_empty() && !has_list && texts(old, "clusterIPs").is_empty() {
+        // An earlier version has stored it without the list.
+        set_texts(service, "clusterIPs", &[address]);
+        return;
+    }
     let is_same_list = texts(service, "clusterIPs") == texts(old, "clusterIPs");
     if address != before && is_same_list {
         if address.is_empty() {

@@ -2,9 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::{
-    has_selector, is_headless, needs_address, put_default, rules, set_texts, spec_text, texts,
-};
+use super::{has_selector, needs_address, put_default, rules, set_texts, spec_text, texts};
 use crate::server::error::Cause;
 
 const OURS: &str = "IPv4";

@@ -121,7 +121,7 @@ pub(super) fn prepare_update(new: &mut Value, old: &Value) {
         ports_mut(new).for_each(|port| drop(meta::members(port).remove("nodePort")));
     }
     if kind(new) != LOAD_BALANCER {
-        new["status"] = json!({"loadBalancer": {}});
+        meta::member(new, "status").insert("loadBalancer".into(), json!({}));
     }
 }
 

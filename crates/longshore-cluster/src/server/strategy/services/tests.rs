@@ -293,19 +293,39 @@ fn an_update_keeps_what_it_does_not_name_and_loses_what_its_type_has_not() {
             "/spec/clusterIP",
             json!("10.0.0.2"),
         ),
-        (
-            "stored before there were addresses",
-            &service(json!({"type": "ClusterIP"})),
-            json!({}),
-            "/spec/clusterIP",
-            json!("10.0.0.2"),
-        ),
     ] {
         let new = changed(old, change);
         let found = new.pointer(pointer).cloned().unwrap_or_default();
         assert_eq!(found, expected, "{what}");
         assert_eq!(violations(&new, Some(old)), [], "{what}");
     }
+}
+
+#[test]
+fn a_service_of_an_earlier_version_is_completed() {
+    for (stored, expected) in [
+        (json!({"type": "ClusterIP"}), "10.0.0.2"),
+        (json!({"type": "ClusterIP", "clusterIP": "None"}), "None"),
+    ] {
+        let old = service(stored);
+        let new = changed(&old, json!({}));
+        assert_eq!(new["spec"]["clusterIPs"], json!([expected]));
+        assert_eq!(new["spec"]["clusterIP"], expected);
+        assert_eq!(violations(&new, Some(&old)), [], "{expected}");
+    }
+}
+
+#[test]
+fn an_update_keeps_the_conditions_of_the_status() {
+    let mut old = made(json!({}));
+    let conditions = json!([{"type": "Ready", "status": "True"}]);
+    old["status"] =
+        json!({"loadBalancer": {"ingress": [{"ip": "192.0.2.1"}]}, "conditions": conditions});
+    let new = changed(&old, json!({"ports": [{"port": 81}]}));
+    assert_eq!(
+        new["status"],
+        json!({"loadBalancer": {}, "conditions": conditions})
+    );
 }
 
 #[test]
