@@ -1,5 +1,6 @@
 //! The controllers that every cluster needs: owner garbage collection, namespace deletion, binding
-//! of pods to nodes, workloads, the endpoints of services, the status of disruption budgets, and aggregated roles.
+//! of pods to nodes, workloads and Jobs, the endpoints of services, the status of disruption budgets, and aggregated
+//! roles.
 //!
 //! The controllers are ordinary clients of the API: they know a `kube::Client` and nothing of the server behind it,
 //! keep no state that a restart would miss, and retry whatever fails.

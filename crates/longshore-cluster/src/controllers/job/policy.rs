@@ -78,11 +78,9 @@ fn code<'a>(
         .as_ref()
         .is_none_or(|it| *it == container.name);
     let is_listed = codes.values.contains(&code);
-    let is_matched = match codes.operator.as_str() {
-        "In" => is_listed,
-        "NotIn" => !is_listed,
-        _ => false,
-    };
+    let is_inverted = codes.operator == "NotIn";
+    let is_known = is_inverted || codes.operator == "In";
+    let is_matched = is_known && is_listed != is_inverted;
     (is_meant && code != 0 && is_matched).then_some(Cause::Code(&container.name, code))
 }
 
