@@ -4,6 +4,8 @@ use std::collections::BTreeMap;
 
 use tokio::sync::watch;
 
+use crate::logs::LogError;
+
 /// The logs of a pod by container.
 pub(crate) type LogBook = BTreeMap<String, ContainerLog>;
 
@@ -34,5 +36,40 @@ impl AttemptWatch {
         let book = self.book.borrow_and_update();
         let log = book.get(&self.container);
         log.is_none_or(|log| log.last != Some(self.attempt) || !log.is_live)
+    }
+}
+
+/// The container and attempt that a client means.
+pub(crate) fn choose(
+    book: &LogBook,
+    pod: &str,
+    container: Option<&str>,
+    is_previous: bool,
+) -> Result<(String, u32), LogError> {
+    let known = || book.keys().cloned().collect::<Vec<_>>().join(", ");
+    let container = match container {
+        Some(name) => name.to_owned(),
+        None if book.len() == 1 => book.keys().next().cloned().unwrap_or_default(),
+        None => String::new(),
+    };
+    let pod = pod.to_owned();
+    let Some(log) = book.get(&container) else {
+        return Err(LogError::NoContainer {
+            pod,
+            container,
+            known: known(),
+        });
+    };
+    let Some(last) = log.last else {
+        return Err(LogError::Waiting {
+            pod,
+            container,
+            reason: log.waiting.clone(),
+        });
+    };
+    match (is_previous, last.checked_sub(1)) {
+        (false, _) => Ok((container, last)),
+        (true, Some(previous)) => Ok((container, previous)),
+        (true, None) => Err(LogError::NoPrevious { pod, container }),
     }
 }

@@ -35,7 +35,7 @@ use crate::{
     env::HostFacts,
     followed::Followed,
     left_behind,
-    log_book::{AttemptWatch, LogBook},
+    log_book::{AttemptWatch, LogBook, choose},
     logs::{self, LogError, LogOptions},
     network::{self, Network, PodAddress},
     pod::{
@@ -43,6 +43,7 @@ use crate::{
         directory,
         publish::PodRef,
         security::Powers,
+        shim_forks::ShimForks,
     },
     private_dir,
     profile::{self, Profile},
@@ -82,6 +83,7 @@ pub(crate) struct Shared {
     pub(crate) client: Client,
     pub(crate) profile: Profile,
     pub(crate) host: HostFacts,
+    pub(crate) shims: ShimForks,
     /// What the node may give to containers.
     pub(crate) powers: Powers,
     /// Where memory limits can be set, if they can.
@@ -271,6 +273,7 @@ impl Node {
             addresses: Addresses::default(),
             books: Mutex::default(),
             told_images: Mutex::default(),
+            shims: ShimForks::new(&config),
             config,
             client,
             profile,
@@ -325,6 +328,7 @@ impl Node {
             Box::pin(network),
             Box::pin(self.run_pods(shutdown))
         );
+        shared.shims.stop().await;
     }
 
     async fn run_pods(&self, shutdown: CancellationToken) {
@@ -388,41 +392,6 @@ impl Node {
             },
         )
         .await
-    }
-}
-
-/// The container and attempt that a client means.
-fn choose(
-    book: &LogBook,
-    pod: &str,
-    container: Option<&str>,
-    is_previous: bool,
-) -> Result<(String, u32), LogError> {
-    let known = || book.keys().cloned().collect::<Vec<_>>().join(", ");
-    let container = match container {
-        Some(name) => name.to_owned(),
-        None if book.len() == 1 => book.keys().next().cloned().unwrap_or_default(),
-        None => String::new(),
-    };
-    let pod = pod.to_owned();
-    let Some(log) = book.get(&container) else {
-        return Err(LogError::NoContainer {
-            pod,
-            container,
-            known: known(),
-        });
-    };
-    let Some(last) = log.last else {
-        return Err(LogError::Waiting {
-            pod,
-            container,
-            reason: log.waiting.clone(),
-        });
-    };
-    match (is_previous, last.checked_sub(1)) {
-        (false, _) => Ok((container, last)),
-        (true, Some(previous)) => Ok((container, previous)),
-        (true, None) => Err(LogError::NoPrevious { pod, container }),
     }
 }
 

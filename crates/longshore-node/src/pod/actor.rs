@@ -377,7 +377,8 @@ impl Actor {
     fn start_shim(&mut self, network: Option<OwnedFd>) -> std::io::Result<()> {
         if self.link.is_none() {
             self.link = Some(ShimLink::start(
-                &self.shared.config,
+                &self.shared.shims,
+                self.shared.config.lifetime,
                 &self.dir,
                 self.desired.grace,
                 network,

@@ -13,6 +13,7 @@ pub(crate) mod model;
 pub(crate) mod publish;
 mod resolve;
 pub(crate) mod security;
+pub(crate) mod shim_forks;
 pub(crate) mod shim_link;
 mod status;
 pub(crate) mod success;

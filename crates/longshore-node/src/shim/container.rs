@@ -11,7 +11,7 @@ use nix::{
     fcntl::{FcntlArg, OFlag, fcntl},
     libc,
     sched::{CloneFlags, clone},
-    unistd::{Gid, Pid, Uid, dup2_stdout, getegid, geteuid, getpid, pipe2},
+    unistd::{Gid, Pid, Uid, getegid, geteuid, getpid, pipe2},
 };
 use serde::{Deserialize, Serialize};
 
@@ -91,11 +91,10 @@ impl OwnIds {
         }
     }
 
-    /// Joins the network that is standard output, which may belong to a user namespace with other numbers.
-    pub(super) fn in_network() -> io::Result<Self> {
+    /// Joins the network of a pod, which may belong to a user namespace with other numbers.
+    pub(super) fn in_network(network: OwnedFd) -> io::Result<Self> {
         let before = Self::current();
-        network::join(io::stdout())?;
-        dup2_stdout(File::open("/dev/null")?)?;
+        network::join(network)?;
         Ok(Self {
             mapped_uid: geteuid(),
             mapped_gid: getegid(),

@@ -4,7 +4,10 @@ use std::{
     collections::BTreeMap,
     ffi::OsString,
     io::{self, Write},
-    os::{fd::AsFd, unix::net::UnixListener},
+    os::{
+        fd::{AsFd, OwnedFd},
+        unix::net::UnixListener,
+    },
     path::PathBuf,
     process::ExitCode,
     time::Duration,
@@ -29,6 +32,7 @@ use nix::{
 use super::{
     container::OwnIds,
     enter::{self, ARG_ENTER, ARG_ENTER_TERMINAL, Streams},
+    fork_server::{self, ARG_FORK, Forked},
     node_link::NodeLink,
     probe::{self, ARG_PROBE},
     protocol::{AttemptId, Command, ContainerSpec, Report},
@@ -41,8 +45,6 @@ use crate::{clock, network, profile::Profile};
 pub(crate) const ARG_DIE: &str = "die";
 /// The shim keeps its containers when the node goes away.
 pub(crate) const ARG_STAY: &str = "stay";
-/// The shim's standard output is the network namespace of its pod.
-pub(crate) const ARG_IN_NETWORK: &str = "in-network";
 /// The first argument of the keeper of pods' networks.
 pub(crate) const ARG_NETWORK: &str = "network";
 const OPEN_FILES: &str = "--open-files=";
@@ -53,9 +55,10 @@ const RETRY_RECORD: Duration = Duration::from_secs(1);
 
 /// The entry point behind the hidden subcommand of [`NodeConfig::shim_command`](crate::NodeConfig).
 ///
-/// Arguments: `POD_DIR die|stay GRACE_SECONDS [in-network]` with the listening socket as standard input, or
-/// `probe full|user SCRATCH_DIR`, or `enter|enter-terminal INIT_PID COMMAND…`, or `network full|user die|stay [PID]`; in front
-/// of them there may be the one of [`with_open_files`]. Must be called before the process has a second thread.
+/// Arguments: `POD_DIR die|stay GRACE_SECONDS` with the listening socket as standard input, or `fork ROOM` with a socket
+/// to the node, for a process that forks those, or `probe full|user SCRATCH_DIR`, or
+/// `enter|enter-terminal INIT_PID COMMAND…`, or `network full|user die|stay [PID]`; in front of them there may be the one
+/// of [`with_open_files`]. Must be called before the process has a second thread.
 pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
     // Containers have this umask everywhere, whatever the umask of the process that started the
     // node. The shim's own files get their mode at creation.
@@ -93,29 +96,8 @@ pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
             let survivor = rest.first().and_then(|pid| pid.parse().ok());
             network::keep(rights, *on_loss == ARG_STAY, survivor)
         }
-        [pod_dir, on_loss @ (ARG_DIE | ARG_STAY), grace, rest @ ..]
-            if matches!(rest, [] | [ARG_IN_NETWORK]) =>
-        {
-            let grace = grace
-                .parse()
-                .map_or(Duration::from_secs(30), Duration::from_secs);
-            let on_loss = if *on_loss == ARG_DIE {
-                OnLoss::Stop
-            } else {
-                OnLoss::Stay
-            };
-            let own = if rest.is_empty() {
-                Ok(OwnIds::current())
-            } else {
-                OwnIds::in_network()
-            };
-            own.and_then(|own| Shim::new(pod_dir.into(), on_loss, grace, own))
-                .and_then(Shim::run)
-        }
-        _ => Err(io::Error::new(
-            io::ErrorKind::InvalidInput,
-            format!("expected POD_DIR die|stay GRACE_SECONDS [in-network], got {args:?}"),
-        )),
+        [ARG_FORK, ..] => fork_shims(),
+        words => run(words, None),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,
@@ -125,6 +107,41 @@ pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
             ExitCode::FAILURE
         }
     }
+}
+
+/// Forks shims for a node; in each child, is the shim.
+fn fork_shims() -> io::Result<()> {
+    close_inherited();
+    match fork_server::serve()? {
+        Some(Forked { words, network }) => {
+            let words: Vec<&str> = words.iter().map(String::as_str).collect();
+            run(&words, network)
+        }
+        None => Ok(()),
+    }
+}
+
+/// Is the shim of a pod, in the pod's network where it has one of its own.
+fn run(words: &[&str], network: Option<OwnedFd>) -> io::Result<()> {
+    let [pod_dir, on_loss @ (ARG_DIE | ARG_STAY), grace] = words else {
+        return Err(io::Error::new(
+            io::ErrorKind::InvalidInput,
+            format!("expected POD_DIR die|stay GRACE_SECONDS, got {words:?}"),
+        ));
+    };
+    let grace = grace
+        .parse()
+        .map_or(Duration::from_secs(30), Duration::from_secs);
+    let on_loss = if *on_loss == ARG_DIE {
+        OnLoss::Stop
+    } else {
+        OnLoss::Stay
+    };
+    let own = match network {
+        Some(network) => OwnIds::in_network(network)?,
+        None => OwnIds::current(),
+    };
+    Shim::new(pod_dir.into(), on_loss, grace, own)?.run()
 }
 
 /// An argument that goes in front of the others: containers and probes have this soft limit of open files, whatever limit
