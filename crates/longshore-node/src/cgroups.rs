@@ -64,11 +64,19 @@ impl Cgroups {
         let bytes = Quantity::parse(&limits.get("memory")?.0)?.rounded_up();
         let limit = u64::try_from(bytes).ok().filter(|bytes| *bytes > 0)?;
         Some(MemorySpec {
-            cgroup: self
-                .base
-                .join(format!("longshore-{uid}-{}", container.name)),
+            cgroup: self.of(uid, &container.name),
             limit,
         })
+    }
+
+    /// Removes the cgroup that a killed shim has left of a container. One in which processes run stays.
+    pub(crate) fn forget(&self, uid: &str, container: &str) {
+        // Most containers have none.
+        drop(fs::remove_dir(self.of(uid, container)));
+    }
+
+    fn of(&self, uid: &str, container: &str) -> PathBuf {
+        self.base.join(format!("longshore-{uid}-{container}"))
     }
 }
 
