@@ -1,6 +1,10 @@
 //! Pods that have a network of their own.
 
-use std::{collections::BTreeSet, net::SocketAddrV4, path::Path};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    net::SocketAddrV4,
+    path::Path,
+};
 
 use k8s_openapi::api::core::v1::{Pod, Service};
 use longshore_node::{ImageMap, LogOptions, NodeConfig, PodsLifetime, Profile, StreamSet};
@@ -12,6 +16,7 @@ use tokio::{
 
 use crate::{
     node_rig::{Rig, is, script},
+    restarts::{parent_of, shim_of},
     shim_rig,
 };
 
@@ -269,6 +274,55 @@ async fn pods_that_run_are_connected_again_when_their_keeper_was_killed() {
         assert_eq!(status["containerStatuses"][0]["restartCount"], 0);
         let log = node.log("asks", LogOptions::default()).await;
         assert_eq!(log, "late late\n", "{profile}");
+        node.stop().await;
+    }
+}
+
+/// What the descriptors of a process stand for, by their numbers.
+fn descriptors(pid: &str) -> BTreeMap<String, String> {
+    let all = std::fs::read_dir(format!("/proc/{pid}/fd")).expect("a process");
+    let named = all.flatten().filter_map(|it| {
+        let what = std::fs::read_link(it.path()).ok()?;
+        Some((
+            it.file_name().into_string().ok()?,
+            what.to_str()?.to_owned(),
+        ))
+    });
+    named.collect()
+}
+
+fn first_child(pid: &str) -> String {
+    let children = std::fs::read_to_string(format!("/proc/{pid}/task/{pid}/children"));
+    let children = children.expect("a process");
+    let mut children = children.split_whitespace();
+    children.next().expect("a child").to_owned()
+}
+
+/// Else a network would outlive its pod, and the node would wait for programs that have outlived their shim.
+#[tokio::test]
+async fn what_a_shim_is_given_is_held_by_no_other_process() {
+    for profile in profiles() {
+        let rig = Rig::new();
+        let node = rig
+            .start_with(config(&rig, profile, PodsLifetime::DieWithNode, 1))
+            .await;
+        let mut spec = script("exec sleep 600");
+        spec["containers"][0]["image"] = json!("pod");
+        rig.run("sleeps", spec).await;
+        rig.until_phase("sleeps", "Running").await;
+        let shim = shim_of(&rig.pod_dir("sleeps").await).expect("a shim");
+        let server = parent_of(&shim);
+        shim_rig::eventually("the server has its own streams only", || {
+            descriptors(&server).len() == 3
+        });
+        let of_shim = descriptors(&shim);
+        let is_network = |it: &String| it.starts_with("net:");
+        assert!(!of_shim.values().any(is_network), "{of_shim:?}");
+        let end = of_shim.get("1").expect("standard output");
+        assert!(end.starts_with("pipe:"), "{end}");
+        let of_program = descriptors(&first_child(&first_child(&shim)));
+        assert!(!of_program.is_empty(), "its descriptors can be read");
+        assert!(!of_program.values().any(|it| it == end), "{of_program:?}");
         node.stop().await;
     }
 }

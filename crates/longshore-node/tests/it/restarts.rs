@@ -186,7 +186,7 @@ fn edit(file: &Path, change: impl FnOnce(&mut Value)) -> Value {
 }
 
 /// The process that has this pod directory as an argument.
-fn shim_of(dir: &Path) -> Option<String> {
+pub(crate) fn shim_of(dir: &Path) -> Option<String> {
     let uid = dir.file_name()?.to_str()?;
     let all = std::fs::read_dir("/proc").ok()?.flatten();
     let found = all.into_iter().find(|process| {
@@ -199,7 +199,7 @@ fn shim_of(dir: &Path) -> Option<String> {
 }
 
 /// The process that has started another one.
-fn parent_of(pid: &str) -> String {
+pub(crate) fn parent_of(pid: &str) -> String {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).expect("a process");
     let fields = stat.rsplit_once(") ").expect("a name").1;
     fields.split(' ').nth(1).expect("a parent").to_owned()
