@@ -49,7 +49,13 @@ pub(super) async fn open(
     guests: Arc<Guests>,
 ) -> io::Result<AbortOnDropHandle<()>> {
     let packets = descriptor(&network, Ask::WayOut).await?;
-    let packets = AsyncFd::with_interest(packets, Interest::READABLE)?;
+    #[expect(
+        unsafe_code,
+        reason = "nothing else closes the descriptor, or puts another one in its place, while it is registered"
+    )]
+    // SAFETY: the registration owns the descriptor.
+    let registered = unsafe { AsyncFd::register_with_interest(packets, Interest::READABLE) };
+    let packets = registered?;
     let ask = Ask::Datagrams {
         address: BRIDGE,
         port: DNS,

@@ -212,7 +212,7 @@ impl Program {
             setsid()?;
             terminal::take_control()?;
             // Else the command could not open its terminal by name. Where this user may not give it away, it still works.
-            drop(fchown(io::stdin(), Some(self.uid), Some(self.gid)));
+            fchown(io::stdin(), Some(self.uid), Some(self.gid)).ok();
         }
         // The runtime of this program ignores SIGPIPE, and what is ignored is inherited.
         reset_signals()?;

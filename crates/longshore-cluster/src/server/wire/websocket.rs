@@ -203,7 +203,7 @@ impl Receiver {
         Ok(())
     }
 
-    async fn refuse(&self, violation: Violation) -> io::Error {
+    async fn refuse(&mut self, violation: Violation) -> io::Error {
         let sender = &self.sender;
         drop(sender.close(CLOSE_PROTOCOL_ERROR, violation.0).await);
         io::Error::new(io::ErrorKind::InvalidData, violation)

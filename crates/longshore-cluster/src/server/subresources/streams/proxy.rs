@@ -15,7 +15,6 @@ use hyper_util::rt::TokioIo;
 use serde_json::Value;
 use tower::BoxError;
 
-use super::forward::Target;
 use crate::server::{
     Server,
     error::{ApiError, Result},
