@@ -251,8 +251,8 @@ mod tests {
         next(&mut other).await;
         assert_eq!(rig.followed.names(), ["map"]);
         let patch = Patch::Merge(json!({"data": {"key": "2"}}));
-        let patched = rig.maps().patch("map", &PatchParams::default(), &patch);
-        patched.await.unwrap();
+        let (maps, parameters) = (rig.maps(), PatchParams::default());
+        maps.patch("map", &parameters, &patch).await.unwrap();
         for followers in [&mut one, &mut other] {
             next(followers).await;
         }

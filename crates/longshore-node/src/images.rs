@@ -317,6 +317,8 @@ fn matches(pattern: &str, text: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use jiff::Timestamp;
+
     use super::*;
 
     #[test]
@@ -396,7 +398,9 @@ mod tests {
                 assert_eq!(message.is_empty(), expected.is_empty(), "{what}");
                 assert!(message.contains(expected), "{what}");
                 if let Some(refusal) = refusal {
-                    assert_eq!(refusal.waiting(1)["reason"], "ErrImagePull", "{what}");
+                    let now = Timestamp::UNIX_EPOCH;
+                    let waiting = refusal.waiting(now, now);
+                    assert_eq!(waiting["reason"], "ErrImagePull", "{what}");
                 }
             }
         }

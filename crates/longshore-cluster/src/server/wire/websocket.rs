@@ -369,7 +369,8 @@ mod tests {
         let (near, _far) = duplex(4);
         let (_receiver, sender) = open(Box::new(near));
         let content = [0; 64];
-        let send = sender.send(Kind::Binary, &[&content]);
+        let parts: [&[u8]; 1] = [&content];
+        let send = sender.send(Kind::Binary, &parts);
         assert!(futures::poll!(Box::pin(send)).is_pending());
         let error = sender.send(Kind::Binary, &[b"x"]).await.unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::BrokenPipe);

@@ -79,12 +79,11 @@ impl Case {
 
     fn refused(mut self, again_at: i64) -> Self {
         let refusal = Refusal::config("main", "no");
-        let again_at = Some(t(again_at));
         self.local.preparation = Preparation::Failed {
             refusal,
             n_failures: 1,
             since: t(again_at - 1),
-            again_at,
+            again_at: Some(t(again_at)),
         };
         self
     }
