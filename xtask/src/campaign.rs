@@ -15,6 +15,7 @@ use serde_json::Value;
 use crate::repository;
 
 mod cluster_kill;
+mod conformance;
 mod controller_kill;
 mod dags_scale;
 mod dice;
@@ -60,6 +61,12 @@ pub(crate) struct Options {
     /// Tasks of the DAG, instead of the campaign's number
     #[arg(long)]
     tasks: Option<u64>,
+    /// How many items of the conformance suite run at the same time, instead of the campaign's number
+    #[arg(long)]
+    parallel: Option<usize>,
+    /// Seconds that an item of the conformance suite may take, instead of the campaign's number
+    #[arg(long)]
+    limit: Option<u64>,
 }
 
 /// A campaign: its name, its purpose, and how it is run. `run` returns the results, and fails where
@@ -70,11 +77,16 @@ struct Campaign {
     run: fn(&Options) -> Result<Value>,
 }
 
-const CAMPAIGNS: [Campaign; 10] = [
+const CAMPAIGNS: [Campaign; 11] = [
     Campaign {
         name: "cluster-kill",
-        purpose: "100 times SIGKILL on an embedded cluster under write load: no acknowledged write lost, no revision reused",
-        run: |_| cluster_kill::run(),
+        purpose: "100 times SIGKILL on an embedded cluster under load: no acknowledged write lost, no revision reused; tokens, networks, names and addresses stay, Jobs count once, exec streams end",
+        run: cluster_kill::run,
+    },
+    Campaign {
+        name: "conformance",
+        purpose: "Kubernetes' own conformance suite on a standalone from nothing: nothing lost that has passed, and as many items as have to",
+        run: conformance::run,
     },
     Campaign {
         name: "dags-scale",

@@ -14,7 +14,7 @@ use crate::repository;
 /// The Go module that pins what is built.
 const GO_MOD: &str = include_str!("../kube/go.mod");
 
-/// A program of the control plane.
+/// A program of the control plane, or one that tests it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Program {
     /// The database under the API server. Distributions ship 3.4, whose watches are too old for it.
@@ -27,6 +27,10 @@ pub(crate) enum Program {
     Scheduler,
     /// The command line client.
     Kubectl,
+    /// The servers and small tools that pods of Kubernetes' own tests run.
+    Agnhost,
+    /// Kubernetes' own conformance suite.
+    Conformance,
 }
 
 impl Program {
@@ -38,10 +42,12 @@ impl Program {
             Program::ControllerManager => "kube-controller-manager",
             Program::Scheduler => "kube-scheduler",
             Program::Kubectl => "kubectl",
+            Program::Agnhost => "agnhost",
+            Program::Conformance => "conformance.test",
         }
     }
 
-    /// Its main package.
+    /// Its package: a main package, or one of tests.
     fn package(self) -> String {
         match self {
             Program::Etcd => "go.etcd.io/etcd/server/v3".to_owned(),
@@ -49,7 +55,48 @@ impl Program {
             | Program::ControllerManager
             | Program::Scheduler
             | Program::Kubectl => format!("k8s.io/kubernetes/cmd/{}", self.name()),
+            Program::Agnhost => "k8s.io/kubernetes/test/images/agnhost".to_owned(),
+            Program::Conformance => "./conformance".to_owned(),
         }
+    }
+
+    /// The subcommand of `go` that builds it.
+    fn subcommand(self) -> &'static [&'static str] {
+        match self {
+            Program::Etcd
+            | Program::Apiserver
+            | Program::ControllerManager
+            | Program::Scheduler
+            | Program::Kubectl
+            | Program::Agnhost => &["build"],
+            Program::Conformance => &["test", "-c"],
+        }
+    }
+
+    /// What of it is in this repository: where that has changed, the program of the cache is too old.
+    fn source(self) -> Option<&'static str> {
+        match self {
+            Program::Etcd
+            | Program::Apiserver
+            | Program::ControllerManager
+            | Program::Scheduler
+            | Program::Kubectl
+            | Program::Agnhost => None,
+            Program::Conformance => Some(include_str!("../kube/conformance/conformance_test.go")),
+        }
+    }
+
+    /// Whether a directory has it, built from the source of today.
+    fn is_in(self, folder: &Path) -> bool {
+        let is_current = self.source().is_none_or(|source| {
+            fs::read_to_string(self.copy_of_source(folder)).is_ok_and(|built| built == source)
+        });
+        is_current && folder.join(self.name()).is_file()
+    }
+
+    /// Where a directory has the source that it was built from.
+    fn copy_of_source(self, folder: &Path) -> PathBuf {
+        folder.join(format!("{}.source", self.name()))
     }
 }
 
@@ -113,8 +160,7 @@ pub(crate) fn programs(wanted: &[Program]) -> Result<Programs, BuildError> {
     let lock = File::create(folder.join(".lock")).map_err(cached)?;
     lock.lock().map_err(cached)?;
     for program in wanted {
-        let path = folder.join(program.name());
-        if !path.is_file() {
+        if !program.is_in(&folder) {
             build(*program, &folder)?;
         }
     }
@@ -141,7 +187,8 @@ fn build(program: Program, folder: &Path) -> Result<(), BuildError> {
     );
     let unfinished = folder.join(format!(".{}", program.name()));
     let status = Command::new("go")
-        .args(["build", "-mod=readonly", "-trimpath", "-buildvcs=false"])
+        .args(program.subcommand())
+        .args(["-mod=readonly", "-trimpath", "-buildvcs=false"])
         .arg("-ldflags")
         .arg(linker_flags(version))
         .arg("-o")
@@ -160,7 +207,13 @@ fn build(program: Program, folder: &Path) -> Result<(), BuildError> {
         return Err(BuildError::Failed { program, status });
     }
     let path = folder.join(program.name());
-    fs::rename(&unfinished, &path).map_err(|source| BuildError::Cache { path, source })
+    fs::rename(&unfinished, &path).map_err(|source| BuildError::Cache { path, source })?;
+    // Afterwards: were this process killed in between, the program would be built once more.
+    let Some(text) = program.source() else {
+        return Ok(());
+    };
+    let path = program.copy_of_source(folder);
+    fs::write(&path, text).map_err(|source| BuildError::Cache { path, source })
 }
 
 /// The version that the programs report, which clients compare; no debugger is expected.
@@ -227,6 +280,20 @@ mod tests {
                 .starts_with("3.6.")
         );
         assert!(pinned("example.com/nothing").is_err());
+    }
+
+    #[test]
+    fn a_program_with_a_source_of_ours_is_built_again_when_that_changes() {
+        let folder = tempfile::tempdir().unwrap();
+        let suite = Program::Conformance;
+        fs::write(folder.path().join(suite.name()), "").unwrap();
+        assert!(!suite.is_in(folder.path()));
+        fs::write(suite.copy_of_source(folder.path()), suite.source().unwrap()).unwrap();
+        assert!(suite.is_in(folder.path()));
+        fs::write(suite.copy_of_source(folder.path()), "package old").unwrap();
+        assert!(!suite.is_in(folder.path()));
+        fs::write(folder.path().join("agnhost"), "").unwrap();
+        assert!(Program::Agnhost.is_in(folder.path()));
     }
 
     #[test]

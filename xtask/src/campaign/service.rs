@@ -9,6 +9,10 @@ use std::{
 };
 
 use anyhow::{Context, Result, bail};
+use nix::{
+    sys::signal::{Signal, kill},
+    unistd::Pid,
+};
 use serde_json::Value;
 
 /// How long a start may take.
@@ -90,6 +94,13 @@ impl Service {
     /// Whether it is ready.
     pub(super) fn is_ready(&mut self) -> Result<bool> {
         Ok(self.ready()?.is_some())
+    }
+
+    /// The kubeconfig of its user who may do everything; the service has to be ready.
+    pub(super) fn kubeconfig(&mut self) -> Result<PathBuf> {
+        let ready = self.ready()?.context("the service is not ready")?;
+        let path = ready["kubeconfig"].as_str().context("no kubeconfig")?;
+        Ok(PathBuf::from(path))
     }
 
     /// Waits until the service is ready; returns after how many milliseconds it was.
@@ -215,17 +226,37 @@ impl Drop for Service {
 
 /// Processes with a data directory on their command line, but for the service itself: shims, and what they forked.
 pub(super) fn processes_of(data: &Path, service: u32, when: &str) -> Vec<String> {
+    command_lines(data)
+        .filter(|(pid, _)| *pid != service)
+        .map(|(pid, line)| format!("{when} a process is left: {pid} {line}"))
+        .collect()
+}
+
+/// Ends what is left of a service that has ended: a shim ends its containers upon SIGTERM, and is killed when it does
+/// not.
+pub(super) fn end_processes_of(data: &Path) {
+    let asked_at = now();
+    for signal in [Signal::SIGTERM, Signal::SIGKILL] {
+        let told: Vec<u32> = command_lines(data).map(|(pid, _)| pid).collect();
+        for pid in told.iter().filter_map(|pid| i32::try_from(*pid).ok()) {
+            let _ = kill(Pid::from_raw(pid), signal);
+        }
+        while command_lines(data).next().is_some() && asked_at.elapsed() < STOP_LIMIT {
+            thread::sleep(PAUSE);
+        }
+    }
+}
+
+/// The processes with a data directory on their command line.
+fn command_lines(data: &Path) -> impl Iterator<Item = (u32, String)> {
     let data = data.display().to_string();
     let processes = fs::read_dir("/proc").into_iter().flatten().flatten();
-    processes
-        .filter_map(|entry| {
-            let pid: u32 = entry.file_name().to_str()?.parse().ok()?;
-            let line = fs::read(entry.path().join("cmdline")).ok()?;
-            let line = String::from_utf8_lossy(&line).replace('\0', " ");
-            let is_left = pid != service && line.contains(&data);
-            is_left.then(|| format!("{when} a process is left: {pid} {line}"))
-        })
-        .collect()
+    processes.filter_map(move |entry| {
+        let pid: u32 = entry.file_name().to_str()?.parse().ok()?;
+        let line = fs::read(entry.path().join("cmdline")).ok()?;
+        let line = String::from_utf8_lossy(&line).replace('\0', " ");
+        line.contains(&data).then_some((pid, line))
+    })
 }
 
 #[expect(clippy::disallowed_methods, reason = "a measurement")]
