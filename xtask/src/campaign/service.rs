@@ -237,14 +237,26 @@ pub(super) fn processes_of(data: &Path, service: u32, when: &str) -> Vec<String>
 pub(super) fn end_processes_of(data: &Path) {
     let asked_at = now();
     for signal in [Signal::SIGTERM, Signal::SIGKILL] {
-        let told: Vec<u32> = command_lines(data).map(|(pid, _)| pid).collect();
-        for pid in told.iter().filter_map(|pid| i32::try_from(*pid).ok()) {
+        let told = processes_below(data);
+        for pid in told.into_iter().filter_map(|pid| i32::try_from(pid).ok()) {
             let _ = kill(Pid::from_raw(pid), signal);
         }
-        while command_lines(data).next().is_some() && asked_at.elapsed() < STOP_LIMIT {
+        while !processes_below(data).is_empty() && asked_at.elapsed() < STOP_LIMIT {
             thread::sleep(PAUSE);
         }
     }
+}
+
+/// Those with the directory on their command line, and the keeper of networks, whose log alone is there.
+fn processes_below(data: &Path) -> Vec<u32> {
+    let of_pods = command_lines(data).map(|(pid, _)| pid);
+    let processes = fs::read_dir("/proc").into_iter().flatten().flatten();
+    let keepers = processes.filter_map(|entry| {
+        let log = fs::read_link(entry.path().join("fd/2")).ok()?;
+        let is_keeper = log.starts_with(data) && log.ends_with("network/keeper.log");
+        is_keeper.then(|| entry.file_name().to_str()?.parse().ok())?
+    });
+    of_pods.chain(keepers).collect()
 }
 
 /// The processes with a data directory on their command line.

@@ -15,6 +15,7 @@ mod bad_input;
 mod canary;
 mod cli;
 mod cluster;
+mod cluster_kill;
 mod controller;
 mod drain;
 mod errors;
@@ -24,6 +25,7 @@ mod kubectl;
 mod lint;
 mod lost_database;
 mod metrics_reference;
+mod pod_network;
 #[path = "../../../longshore-store/tests/it/server.rs"]
 mod postgres;
 mod quickstart_programs;

@@ -4,6 +4,7 @@
 use std::{
     fs,
     io::{BufRead, BufReader, Lines, Read},
+    os::unix::{fs::chown, process::CommandExt},
     path::{Path, PathBuf},
     process::{Child, ChildStdout, Command as Process, Stdio},
     thread,
@@ -30,14 +31,25 @@ pub(crate) fn until(what: &str, mut holds: impl FnMut() -> bool) {
     panic!("not in time: {what}");
 }
 
+/// The user `nobody` and its group.
+const NOBODY: u32 = 65_534;
+
 /// The service.
 pub(crate) struct Service {
     /// Kept for as long as the service.
     _folder: Option<TempDir>,
     data: PathBuf,
-    arguments: Vec<String>,
+    start: Start,
     child: Child,
     ready: Value,
+}
+
+/// How a service is started.
+struct Start {
+    program: PathBuf,
+    arguments: Vec<String>,
+    /// The working directory of a service that `nobody` runs instead of the user of the test.
+    of_nobody: Option<PathBuf>,
 }
 
 impl Service {
@@ -61,14 +73,38 @@ impl Service {
         Self::start_with(None, dags, vec!["--ephemeral".to_owned()])
     }
 
+    /// Starts one as the user `nobody`, for whom there is nothing but a directory. Only root can do so.
+    pub(crate) fn start_as_nobody(more: &[&str]) -> Self {
+        let folder = TempDir::new().unwrap();
+        chown(folder.path(), Some(NOBODY), Some(NOBODY)).unwrap();
+        let data = folder.path().join("data");
+        let mut arguments = vec!["--data-dir".to_owned(), data.display().to_string()];
+        arguments.extend(more.iter().map(|&argument| argument.to_owned()));
+        let start = Start {
+            program: within_reach(program(), folder.path()),
+            arguments,
+            of_nobody: Some(folder.path().to_owned()),
+        };
+        Self::launched(Some(folder), start)
+    }
+
     fn start_with(folder: Option<TempDir>, dags: &Path, mut arguments: Vec<String>) -> Self {
         arguments.extend(["--dags-folder".to_owned(), dags.display().to_string()]);
-        let (child, ready) = launch(&arguments);
+        let start = Start {
+            program: program(),
+            arguments,
+            of_nobody: None,
+        };
+        Self::launched(folder, start)
+    }
+
+    fn launched(folder: Option<TempDir>, start: Start) -> Self {
+        let (child, ready) = launch(&start);
         let data = PathBuf::from(ready["dataDir"].as_str().unwrap());
         Self {
             _folder: folder,
             data,
-            arguments,
+            start,
             child,
             ready,
         }
@@ -76,7 +112,7 @@ impl Service {
 
     /// Starts it again, and waits until it is ready.
     pub(crate) fn restart(&mut self) {
-        (self.child, self.ready) = launch(&self.arguments);
+        (self.child, self.ready) = launch(&self.start);
     }
 
     pub(crate) fn data(&self) -> &Path {
@@ -146,6 +182,24 @@ impl Service {
         self.processes().len()
     }
 
+    /// The service, the processes of its pods, and the keeper of their networks.
+    pub(crate) fn all_processes(&self) -> Vec<u32> {
+        let mut all = self.processes();
+        all.extend(self.keepers());
+        all.push(self.child.id());
+        all
+    }
+
+    /// Processes that keep the networks of pods: they have the name of the data directory in their log only.
+    fn keepers(&self) -> Vec<u32> {
+        let log = self.data.join("node/network/keeper.log");
+        let processes = fs::read_dir("/proc").unwrap().flatten();
+        processes
+            .filter(|entry| fs::read_link(entry.path().join("fd/2")).is_ok_and(|it| it == log))
+            .filter_map(|entry| entry.file_name().to_str()?.parse().ok())
+            .collect()
+    }
+
     fn processes(&self) -> Vec<u32> {
         let data = self.data.to_str().unwrap();
         let processes = fs::read_dir("/proc").unwrap().flatten();
@@ -165,10 +219,28 @@ impl Drop for Service {
         let _ = self.child.kill();
         let _ = self.child.wait();
         // Pods outlive their service: a shim ends its containers upon SIGTERM.
-        for id in self.processes() {
+        for id in self.processes().into_iter().chain(self.keepers()) {
             signal("TERM", id);
         }
     }
+}
+
+/// The program that is tested.
+fn program() -> PathBuf {
+    let built = || env!("CARGO_BIN_EXE_longshore").to_owned();
+    told(BINARY).unwrap_or_else(built).into()
+}
+
+/// The program where `nobody` can run it: a copy in a directory, if it is below one that is closed to others.
+fn within_reach(program: PathBuf, folder: &Path) -> PathBuf {
+    let mut version = Process::new(&program);
+    let version = version.arg("--version").uid(NOBODY).gid(NOBODY);
+    if version.stdout(Stdio::null()).status().is_ok() {
+        return program;
+    }
+    let copy = folder.join("longshore");
+    fs::copy(program, &copy).unwrap();
+    copy
 }
 
 fn signal(name: &str, id: u32) {
@@ -178,12 +250,15 @@ fn signal(name: &str, id: u32) {
         .status();
 }
 
-fn launch(arguments: &[String]) -> (Child, Value) {
+fn launch(start: &Start) -> (Child, Value) {
     // From the least careful of shells.
     let mut process = Process::new("sh");
     process.args(["-c", r#"umask 000; ulimit -S -n 1024; exec "$0" "$@""#]);
-    let program = told(BINARY);
-    process.arg(program.unwrap_or_else(|| env!("CARGO_BIN_EXE_longshore").to_owned()));
+    process.arg(&start.program);
+    if let Some(folder) = &start.of_nobody {
+        process.uid(NOBODY).gid(NOBODY);
+        process.current_dir(folder).env("HOME", folder);
+    }
     for name in [
         "LONGSHORE_DATABASE_URL",
         "LONGSHORE_DATABASE_URL_FILE",
@@ -203,7 +278,7 @@ fn launch(arguments: &[String]) -> (Child, Value) {
             "0",
         ])
         .args(["--metrics-port", "0"])
-        .args(arguments)
+        .args(&start.arguments)
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())

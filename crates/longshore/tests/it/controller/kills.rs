@@ -17,7 +17,7 @@ use crate::{
 };
 
 /// Kills of each part.
-pub(super) const KILLS: &str = "LONGSHORE_TEST_KILLS";
+pub(crate) const KILLS: &str = "LONGSHORE_TEST_KILLS";
 /// TaskActions, and tasks of the DAG.
 pub(super) const ACTIONS: &str = "LONGSHORE_TEST_ACTIONS";
 const TASKS: &str = "LONGSHORE_TEST_TASKS";
