@@ -275,3 +275,28 @@ fn command_lines(data: &Path) -> impl Iterator<Item = (u32, String)> {
 fn now() -> Instant {
     Instant::now()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn processes_with_the_directory_on_their_command_line_are_ended() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("file");
+        fs::write(&file, "").unwrap();
+        let mut other = Command::new("tail")
+            .args(["-f", "/dev/null"])
+            .spawn()
+            .unwrap();
+        let mut left = Command::new("tail").arg("-f").arg(&file).spawn().unwrap();
+        while command_lines(folder.path()).next().is_none() {
+            thread::sleep(PAUSE);
+        }
+        end_processes_of(folder.path());
+        assert!(left.wait().unwrap().code().is_none(), "a signal ended it");
+        assert!(other.try_wait().unwrap().is_none());
+        other.kill().unwrap();
+        other.wait().unwrap();
+    }
+}
