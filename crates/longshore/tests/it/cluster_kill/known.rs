@@ -32,6 +32,8 @@ pub(super) struct Known {
     pub(super) gone: BTreeSet<String>,
     /// ConfigMaps with their uids.
     pub(super) maps: BTreeMap<String, String>,
+    /// ConfigMaps that count, with the newest number that was acknowledged.
+    pub(super) counters: BTreeMap<String, u64>,
     /// Jobs that have not been counted.
     pub(super) jobs: BTreeSet<String>,
     /// Jobs that have been counted.
@@ -55,6 +57,16 @@ impl Known {
         for (name, uid) in &self.maps {
             let found = maps.get(name).map(|map| &map["metadata"]["uid"]);
             assert_eq!(found, Some(&json!(uid)), "config map {name}");
+        }
+        for (name, acknowledged) in &self.counters {
+            let found = maps.get(name).and_then(|map| map["data"]["n"].as_str());
+            let found: u64 = found.expect("a counter").parse().unwrap();
+            // The write that was on its way may have been done.
+            let expected = [*acknowledged, acknowledged + 1];
+            assert!(
+                expected.contains(&found),
+                "{name}: {found} after {acknowledged}"
+            );
         }
         for Token { token, user } in &self.tokens {
             let review = json!({

@@ -40,6 +40,22 @@ pub(super) async fn delete(client: &Client, path: &str) -> kube::Result<Value> {
     client.request(request.unwrap()).await
 }
 
+async fn replace(client: &Client, path: &str, object: &Value) -> kube::Result<Value> {
+    let request = http::Request::put(path)
+        .header("content-type", "application/json")
+        .body(object.to_string().into_bytes());
+    client.request(request.unwrap()).await
+}
+
+/// The answer to a write. Without one the cluster is gone; a refusal is a mistake.
+fn answered(answer: kube::Result<Value>) -> Option<Value> {
+    match answer {
+        Ok(answer) => Some(answer),
+        Err(kube::Error::Api(refusal)) => panic!("a write was refused: {refusal:?}"),
+        Err(_) => None,
+    }
+}
+
 /// Makes the namespace.
 pub(super) async fn prepare(client: &Client) {
     let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "load"}});
@@ -80,6 +96,7 @@ impl Load {
         let mut writers = JoinSet::new();
         writers.spawn(writer.clone().services());
         writers.spawn(writer.clone().maps());
+        writers.spawn(writer.clone().counter());
         writers.spawn(writer.clone().token(pod.name.clone(), pod.uid.clone()));
         writers.spawn(writer.jobs(counts.to_owned()));
         Self { known, writers }
@@ -116,7 +133,7 @@ impl Writer {
         for n in 0..MOST_SERVICES {
             let name = format!("s{:04}-{n}", self.life);
             let object = service(&name, 80, None);
-            let Ok(made) = create(&self.client, SERVICES, &object).await else {
+            let Some(made) = answered(create(&self.client, SERVICES, &object).await) else {
                 return;
             };
             self.acknowledged(|known| {
@@ -127,7 +144,7 @@ impl Writer {
             }
             self.known.lock().unwrap().leaving.insert(name.clone());
             let path = format!("{SERVICES}/{name}");
-            if delete(&self.client, &path).await.is_err() {
+            if answered(delete(&self.client, &path).await).is_none() {
                 return;
             }
             self.acknowledged(|known| {
@@ -145,12 +162,34 @@ impl Writer {
                 "apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name},
                 "data": {"text": "x".repeat(500)},
             });
-            let Ok(made) = create(&self.client, MAPS, &object).await else {
+            let Some(made) = answered(create(&self.client, MAPS, &object).await) else {
                 return;
             };
             let uid = made["metadata"]["uid"].as_str().unwrap().to_owned();
             self.acknowledged(|known| {
                 known.maps.insert(name, uid);
+            });
+        }
+    }
+
+    /// Counts for as long as there is a cluster: so that no kill meets an idle one.
+    async fn counter(self) {
+        let name = format!("counter{}", self.life);
+        for n in 0_u64.. {
+            let object = json!({
+                "apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name},
+                "data": {"n": n.to_string()},
+            });
+            let written = if n == 0 {
+                create(&self.client, MAPS, &object).await
+            } else {
+                replace(&self.client, &format!("{MAPS}/{name}"), &object).await
+            };
+            if answered(written).is_none() {
+                return;
+            }
+            self.acknowledged(|known| {
+                known.counters.insert(name.clone(), n);
             });
         }
     }
@@ -165,7 +204,7 @@ impl Writer {
             },
         });
         let path = "/api/v1/namespaces/default/serviceaccounts/default/token";
-        let Ok(made) = create(&self.client, path, &request).await else {
+        let Some(made) = answered(create(&self.client, path, &request).await) else {
             return;
         };
         let token = Token {
@@ -178,10 +217,8 @@ impl Writer {
     async fn jobs(self, counts: PathBuf) {
         for n in 0..MOST_JOBS {
             let name = format!("j{}-{n}", self.life);
-            if create(&self.client, JOBS, &job(&name, &counts))
-                .await
-                .is_err()
-            {
+            let made = create(&self.client, JOBS, &job(&name, &counts)).await;
+            if answered(made).is_none() {
                 return;
             }
             self.acknowledged(|known| {
