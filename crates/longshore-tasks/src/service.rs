@@ -183,8 +183,7 @@ impl Tasks {
         let kinds = Arc::new(Kinds::of(self.plugins.makers()));
         let actions = Cache::new();
         let namespaces = self.config.namespaces;
-        let shared = self.config.shared_namespace;
-        let pod_templates = PodTemplates::new(shared, namespaces.clone());
+        let pod_templates = PodTemplates::new(self.config.shared_namespace, namespaces.clone());
         let (memory, notes) = Memory::new();
         let wiring = Wiring::new(&client, namespaces.clone())
             .keyed(Kind::new(TASK_ACTION, actions.clone()), key);

@@ -39,7 +39,8 @@ impl Requests<'_> {
         status: &mut RuleWebhookStatus,
     ) -> (Vec<Question>, Option<Timestamp>) {
         let now = self.before.now;
-        let mut questions = Vec::new();
+        let ends = last_ends(self.status);
+        let (mut questions, mut later) = (Vec::new(), Vec::new());
         let mut others: BTreeMap<&str, &Subject> = BTreeMap::new();
         others.extend(pods.iter().map(|pod| (pod.name.as_str(), *pod)));
         for request in &self.status.requests {
@@ -49,7 +50,12 @@ impl Requests<'_> {
                 kept.extend(pod.filter(|pod| self.mark(pod) == *mark));
             }
             if !kept.is_empty() && kept.iter().all(|pod| self.heard_of(pod).is_none()) {
-                questions.push(self.question(&kept, request.trace_id.clone()));
+                // It is on record before its time where a task has just ended.
+                let due_at = kept.iter().filter_map(|pod| self.due_at(pod, &ends)).max();
+                match due_at.filter(|at| *at > now) {
+                    Some(at) => later.push(at),
+                    None => questions.push(self.question(&kept, request.trace_id.clone())),
+                }
             } else {
                 kept.retain(|pod| self.heard_of(pod).is_some_and(Heard::is_asked));
             }
@@ -61,8 +67,8 @@ impl Requests<'_> {
                 others.remove(pod.name.as_str());
             }
         }
-        let due = self.due(others.into_values());
-        let next_at = due.keys().copied().find(|at| *at > now);
+        let due = self.due(others.into_values(), &ends);
+        later.extend(due.keys().copied().filter(|at| *at > now));
         for (at, pods) in due {
             let trace_id = self.trace_id(&pods, status);
             status.requests.push(self.record(&pods, trace_id.clone()));
@@ -70,7 +76,7 @@ impl Requests<'_> {
                 questions.push(self.question(&pods, trace_id));
             }
         }
-        (questions, next_at)
+        (questions, later.into_iter().min())
     }
 
     /// Pods by the time at which they are due. Those of one answer are due at the same time, and so are those of a task
@@ -78,23 +84,26 @@ impl Requests<'_> {
     fn due<'p>(
         &self,
         pods: impl Iterator<Item = &'p Subject>,
+        ends: &BTreeMap<&str, Timestamp>,
     ) -> BTreeMap<Timestamp, Vec<&'p Subject>> {
         let now = self.before.now;
-        let ends = last_ends(self.status);
         let mut due: BTreeMap<Timestamp, Vec<&Subject>> = BTreeMap::new();
         for pod in pods {
-            let due_at = match self.heard_of(pod) {
-                None => {
-                    let ended_at = ends.get(pod.name.as_str());
-                    Some(ended_at.map_or(now, |at| asked_after(*at, now)))
-                }
-                Some(heard) => heard.due_at(self.status, now),
-            };
-            if let Some(at) = due_at {
+            if let Some(at) = self.due_at(pod, ends) {
                 due.entry(at.max(now)).or_default().push(pod);
             }
         }
         due
+    }
+
+    /// When the webhook may be asked about a pod; `None` where it is not asked. `ends` are those of the tasks on record.
+    fn due_at(&self, pod: &Subject, ends: &BTreeMap<&str, Timestamp>) -> Option<Timestamp> {
+        let now = self.before.now;
+        let Some(heard) = self.heard_of(pod) else {
+            let ended_at = ends.get(pod.name.as_str());
+            return Some(ended_at.map_or(now, |at| asked_after(*at, now)));
+        };
+        heard.due_at(self.status, now)
     }
 
     fn heard_of(&self, pod: &Subject) -> Option<&Heard> {

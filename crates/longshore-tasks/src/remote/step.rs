@@ -4,7 +4,7 @@ use jiff::Timestamp;
 use longshore_api::flyte::{CONDITION_PROGRESSING, TaskActionStatus};
 use longshore_core::Asked;
 use longshore_kit::Turn;
-use longshore_plugins::{Answer, K8sState, Phase, Round, SlotNeed, Step, StoredState};
+use longshore_plugins::{Answer, Call, K8sState, Phase, Round, SlotNeed, Step, StoredState};
 
 use super::own_states::is_last;
 use crate::{
@@ -84,14 +84,7 @@ pub(crate) fn assemble(
     // A step that fails has its end to record.
     let goes_on = |step: &Step| !step.info.phase.is_terminal();
     task.is_begun = is_begun && task.step.as_ref().is_ok_and(goes_on);
-    let is_over = |step: &&Step| step.info.phase == Phase::PermanentFailure;
-    let next = task.step.as_ref().ok().filter(is_over);
-    let abort_from = next.map_or(state, |step| StoredState {
-        version: longshore_plugins::STATE_VERSION,
-        bytes: &step.state,
-    });
-    let unstored = task.step.as_ref().ok().and_then(|step| step.abort.clone());
-    task.abort = unstored.or_else(|| task.plugin.abort(&task.context, abort_from).ok().flatten());
+    task.abort = abort(task, state);
     let ended_well = task
         .step
         .as_ref()
@@ -100,6 +93,18 @@ pub(crate) fn assemble(
         task.outcome = answers.outcome(&status.attempts.max(1).to_string());
     }
     task.written = answers.outputs(&task.context.paths.output_prefix);
+}
+
+/// How the job is ended, after the step of this round where it fails.
+fn abort(task: &RemoteTask, state: StoredState<'_>) -> Option<Call> {
+    let step = task.step.as_ref().ok();
+    let is_over = |step: &&Step| step.info.phase == Phase::PermanentFailure;
+    let state = step.filter(is_over).map_or(state, |step| StoredState {
+        version: longshore_plugins::STATE_VERSION,
+        bytes: &step.state,
+    });
+    let unstored = step.and_then(|step| step.abort.clone());
+    unstored.or_else(|| task.plugin.abort(&task.context, state).ok().flatten())
 }
 
 /// What has to become of the slot of a job before its next step.

@@ -42,6 +42,8 @@ const DATA_DIR_LOCKED_HELP: &str =
     "wait for it to end, or choose another with --data-dir DIR or --ephemeral";
 const DATA_DIR_OF_OTHERS_HELP: &str = "run it as that user, or choose a directory of your own with --data-dir DIR: the owner of a directory reads all that is in it";
 const DATABASE_URL_FILE_HELP: &str = "write postgres://USER:PASSWORD@HOST/NAME, and nothing else, into the file that --database-url-file or LONGSHORE_DATABASE_URL_FILE names";
+const NOT_PRINTED_HELP: &str =
+    "make room where stdout goes, and repeat the command; what it did besides is done";
 const ENGINE_HELP: &str = "the log of this command has more: longshore.log in the data directory";
 const PLAIN_API_HELP: &str = "leave it on loopback (--address 127.0.0.1:7080) and reach it with `kubectl port-forward`, `ssh -L` or a proxy beside it that speaks TLS";
 
@@ -219,9 +221,7 @@ impl CliError {
             Self::InvalidDag { file, .. } => {
                 format!("correct the file and check it with `longshore dags lint {file}`")
             }
-            Self::NotPrinted { .. } => {
-                "make room where stdout goes, and repeat the command; what it did besides is done".to_owned()
-            }
+            Self::NotPrinted { .. } => NOT_PRINTED_HELP.to_owned(),
             Self::UnknownParam { name, known, .. } => unknown_param_help(name, known),
             Self::UnknownRun { .. } => {
                 "leave out --resume to start a new run; --data-dir says where to look for old ones"

@@ -69,7 +69,10 @@ impl World {
         let answers = self.table.answers(&key, self.now().instant);
         let asked = match answers.get(&of, &get()) {
             Asked::Answered { answer, .. } => format!("{} bytes", answer.len()),
-            other => words(&other),
+            other @ (Asked::NotAsked
+            | Asked::UnderWay { .. }
+            | Asked::Failed { .. }
+            | Asked::AskedByAnother) => words(&other),
         };
         let mut unanswered = answers.unanswered(&of);
         let failure = unanswered.find_map(|it| it.failure.map(str::to_owned));

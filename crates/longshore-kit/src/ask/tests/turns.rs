@@ -16,11 +16,11 @@ fn one_at_a_time() -> AskLimits {
     }
 }
 
-/// One a second.
-fn one_a_second() -> AskLimits {
+/// One a second, and so many at once after a pause.
+fn one_a_second(burst: u32) -> AskLimits {
     let limit = RateLimit {
         per_second: 1,
-        burst: 1,
+        burst,
     };
     let of_rate = KindLimits {
         rate: Some("writes"),
@@ -46,7 +46,9 @@ fn recorded(view: &View) -> ToyPlan {
         (Asked::UnderWay { .. }, Some(Turn::Now)) => {
             Plan::of(vec![Action::Persist("asking"), ask()])
         }
-        (Asked::Answered { .. }, _) => Plan::of(vec![Action::Persist("begun")]),
+        (Asked::Answered { .. }, _) => {
+            Plan::of(vec![Action::Persist("begun"), Action::Used(create())])
+        }
         (Asked::UnderWay { .. }, Some(Turn::ToCome) | None)
         | (Asked::Failed { .. } | Asked::AskedByAnother, _) => Plan::await_change(),
     }
@@ -77,7 +79,7 @@ fn seconds(toy: &Toy, key: u32) -> Vec<u128> {
 async fn nothing_is_on_record_before_the_turn_of_a_question_has_come() {
     let toy = Toy::new(|_, _| Habit::Hangs, recorded);
     let time = Duration::from_millis(2500);
-    run(runner(&toy).asking(one_a_second()), 0..5, time).await;
+    run(runner(&toy).asking(one_a_second(1)), 0..5, time).await;
     assert_eq!(keys(&toy, "asking"), [0, 1, 2]);
     assert_eq!(toy.n_sent(), 3);
 }
@@ -93,14 +95,14 @@ async fn a_turn_that_no_plan_uses_is_the_next_ones() {
     assert_eq!(seconds(&toy, 0), [0, 0, 11, 12]);
 }
 
-/// The first turn lapses after ten seconds: from then on one more is sent.
+/// Two turns come at once, and the first one lapses after ten seconds: from then on one more is sent.
 #[tokio::test(start_paused = true)]
 async fn a_turn_that_lapses_uses_up_no_rate() {
     let toy = Toy::new(|_, _| Habit::Hangs, not_at_first);
-    let runner = runner(&toy).asking(one_a_second());
+    let runner = runner(&toy).asking(one_a_second(2));
     run(runner, 0..30, Duration::from_millis(15_500)).await;
-    assert_eq!(keys(&toy, "asking"), Vec::from_iter(1..=16));
-    assert_eq!(toy.n_sent(), 16);
+    assert_eq!(keys(&toy, "asking"), Vec::from_iter(1..=17));
+    assert_eq!(toy.n_sent(), 17);
 }
 
 #[tokio::test(start_paused = true)]
@@ -163,7 +165,7 @@ async fn what_is_on_record_when_the_lease_is_lost_was_sent() {
     let clock = clock();
     let gate = Gate::closed(Arc::clone(&clock));
     gate.hold_until(Instant::now(), clock.now(), secs(10));
-    let runner = runner(&toy).gated_by(gate).asking(one_a_second());
+    let runner = runner(&toy).gated_by(gate).asking(one_a_second(1));
     run(runner, 0..30, secs(60)).await;
     assert_eq!(toy.n_sent(), 10);
     assert_eq!(keys(&toy, "asking").len(), 10);

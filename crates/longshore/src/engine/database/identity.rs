@@ -97,18 +97,17 @@ mod tests {
 
     const NAME: &str = "runs.db";
 
-    /// Checks the id of the database; the error is what was found.
-    fn check(data_dir: &Path, id: &str) -> Result<(), String> {
+    /// Checks the id of the database: what was found, where it is refused.
+    fn refused(data_dir: &Path, id: &str) -> Option<String> {
         let checked = Identities::read(data_dir).unwrap().check(NAME, id);
-        checked.map_err(|error| {
-            let CliError::DatabaseReplaced {
-                expected, found, ..
-            } = &error
-            else {
-                panic!("{error}");
-            };
-            format!("{expected}, {found}")
-        })
+        let error = checked.err()?;
+        let CliError::DatabaseReplaced {
+            expected, found, ..
+        } = &error
+        else {
+            panic!("{error}");
+        };
+        Some(format!("{expected}, {found}"))
     }
 
     /// Checks the file of the database; whether it may be opened.
@@ -121,16 +120,16 @@ mod tests {
     fn another_database_is_refused_where_pods_may_be_left() {
         let folder = TempDir::new().unwrap();
         let data_dir = folder.path();
-        assert_eq!(check(data_dir, "a"), Ok(()));
+        assert_eq!(refused(data_dir, "a"), None);
         // Without a cluster, no pods outlive their process.
-        assert_eq!(check(data_dir, "b"), Ok(()));
+        assert_eq!(refused(data_dir, "b"), None);
         fs::create_dir(data_dir.join("cluster")).unwrap();
-        assert_eq!(check(data_dir, "b"), Ok(()));
-        let refused = "b, the id a, of a database that was made anew".to_owned();
-        assert_eq!(check(data_dir, "a"), Err(refused.clone()));
+        assert_eq!(refused(data_dir, "b"), None);
+        let why = "b, the id a, of a database that was made anew".to_owned();
+        assert_eq!(refused(data_dir, "a"), Some(why.clone()));
         // A refusal changes nothing.
-        assert_eq!(check(data_dir, "a"), Err(refused));
-        assert_eq!(check(data_dir, "b"), Ok(()));
+        assert_eq!(refused(data_dir, "a"), Some(why));
+        assert_eq!(refused(data_dir, "b"), None);
         // Another database beside it is no replacement.
         let identities = Identities::read(data_dir).unwrap();
         assert!(identities.check("other.db", "a").is_ok());
@@ -144,7 +143,7 @@ mod tests {
         assert!(may_open(data_dir));
         fs::write(data_dir.join(NAME), "").unwrap();
         assert!(may_open(data_dir), "a first start that was killed");
-        check(data_dir, "a").unwrap();
+        assert_eq!(refused(data_dir, "a"), None);
         assert!(!may_open(data_dir));
         fs::remove_file(data_dir.join(NAME)).unwrap();
         assert!(!may_open(data_dir));

@@ -109,7 +109,7 @@ async fn a_connector_behind_tls_is_asked_by_who_trusts_it() {
         let asked = move || asked_elsewhere(&endpoint, &trusted);
         said.push(tokio::task::spawn_blocking(asked).await.unwrap());
     }
-    assert!(said[0].contains("answered: Some(Created("), "{}", said[0]);
+    assert!(said[0].contains("answered: Some(Created {"), "{}", said[0]);
     assert_eq!(
         fake.n_asked("CreateTask"),
         1,
