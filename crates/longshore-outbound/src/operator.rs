@@ -19,6 +19,10 @@ use crate::{
     tls::{BadTrust, Trust, tls},
 };
 
+mod failure;
+
+use failure::{ConnectFailure, LastFailure, Noting};
+
 /// How long a connection may take to come about: look-up, TCP and TLS.
 pub const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 /// How long an idle connection is kept.
@@ -35,8 +39,11 @@ const MAX_REPEATS: usize = 2;
 /// of its requests.
 #[derive(Clone)]
 pub struct OperatorClient {
-    http: Client<TimeoutConnector<HttpsConnector<GatedConnector<HttpConnector>>>, Full<Bytes>>,
+    http: Client<Noting<TimeoutConnector<Https>>, Full<Bytes>>,
+    last_failure: LastFailure,
 }
+
+type Https = HttpsConnector<GatedConnector<HttpConnector>>;
 
 /// Pings on the connections of HTTP/2 that have requests under way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -100,14 +107,17 @@ impl OperatorClient {
         Ok(Self::over(https, &mut builder))
     }
 
-    fn over(
-        https: HttpsConnector<GatedConnector<HttpConnector>>,
-        builder: &mut legacy::Builder,
-    ) -> Self {
+    fn over(https: Https, builder: &mut legacy::Builder) -> Self {
         let mut connector = TimeoutConnector::new(https);
         connector.set_connect_timeout(Some(CONNECT_TIMEOUT));
+        let last_failure = LastFailure::default();
+        let connector = Noting {
+            connector,
+            last: last_failure.clone(),
+        };
         Self {
             http: builder.build(connector),
+            last_failure,
         }
     }
 
@@ -130,7 +140,12 @@ impl OperatorClient {
                 Err(error) => error,
             };
             if error.is_connect() {
-                return Err(RequestError::NotConnected(error.into()));
+                let is_own = error.source().is_some_and(|it| it.is::<ConnectFailure>());
+                let of_another = || self.last_failure.of(request.uri().authority());
+                return Err(RequestError::NotConnected(match of_another() {
+                    Some(failure) if !is_own => failure.into(),
+                    Some(_) | None => error.into(),
+                }));
             }
             if n_repeats == MAX_REPEATS || !is_not_begun(&error) {
                 return Err(RequestError::Broken(error.into()));

@@ -197,3 +197,32 @@ async fn only_what_the_server_has_not_begun_is_sent_again() {
     assert!(matches!(sent, Err(RequestError::Broken(_))), "{sent:?}");
     assert_eq!(n, 1);
 }
+
+/// What is said of an error, with its causes.
+fn words(error: &RequestError) -> String {
+    let mut words = error.to_string();
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        words.push_str(&format!(": {error}"));
+        cause = error.source();
+    }
+    words
+}
+
+#[tokio::test]
+async fn all_requests_that_waited_for_a_connection_say_why_there_is_none() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    drop(listener);
+    let client = http2(Permit::always());
+    let send = || client.send(post(address, "/", Bytes::new()));
+    let (a, b, c) = tokio::join!(send(), send(), send());
+    for result in [a, b, c] {
+        let words = words(&result.unwrap_err());
+        assert!(words.contains("Connection refused"), "{words}");
+    }
+    let of_another = client
+        .last_failure
+        .of(Some(&"127.0.0.1:1".parse().unwrap()));
+    assert!(of_another.is_none(), "{of_another:?}");
+}
