@@ -37,6 +37,7 @@ use crate::{
         actor::{Actor, News},
         directory,
         publish::PodRef,
+        shim_forks::ShimForks,
     },
     private_dir,
     profile::{self, Profile},
@@ -71,6 +72,7 @@ pub(crate) struct Shared {
     pub(crate) client: Client,
     pub(crate) profile: Profile,
     pub(crate) host: HostFacts,
+    pub(crate) shims: ShimForks,
     starts: Arc<Semaphore>,
     recorder: Recorder,
     addresses: Addresses,
@@ -207,6 +209,7 @@ impl Node {
             recorder: Recorder::new(client.clone(), reporter),
             addresses: Addresses::default(),
             books: Mutex::default(),
+            shims: ShimForks::new(&config),
             config,
             client,
             profile,
@@ -246,6 +249,7 @@ impl Node {
         );
         // On the heap, or every caller's future would carry the two along.
         tokio::join!(Box::pin(registration), Box::pin(self.run_pods(shutdown)));
+        shared.shims.stop().await;
     }
 
     async fn run_pods(&self, shutdown: CancellationToken) {

@@ -300,7 +300,8 @@ impl Actor {
     fn start_shim(&mut self) -> std::io::Result<()> {
         if self.link.is_none() {
             self.link = Some(ShimLink::start(
-                &self.shared.config,
+                &self.shared.shims,
+                self.shared.config.lifetime,
                 &self.dir,
                 self.desired.grace,
             )?);

@@ -10,6 +10,7 @@ pub(crate) mod directory;
 pub(crate) mod model;
 pub(crate) mod publish;
 mod resolve;
+pub(crate) mod shim_forks;
 pub(crate) mod shim_link;
 mod status;
 pub(crate) mod success;

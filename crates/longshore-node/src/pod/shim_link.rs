@@ -4,29 +4,27 @@ use std::{
     fs::{self, OpenOptions},
     io,
     os::{
-        fd::OwnedFd,
+        fd::AsFd,
         unix::{
             fs::OpenOptionsExt,
             net::{UnixListener, UnixStream as StdStream},
         },
     },
     path::Path,
-    process::Stdio,
     time::Duration,
 };
 
 use tokio::{
-    io::{AsyncBufReadExt, AsyncWriteExt, BufReader, Lines},
+    io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader, Lines},
     net::{
         UnixStream,
-        unix::{OwnedReadHalf, OwnedWriteHalf},
+        unix::{OwnedReadHalf, OwnedWriteHalf, pipe},
     },
-    process::{Child, Command as Process},
 };
 
-use super::directory::with_socket;
+use super::{directory::with_socket, shim_forks::ShimForks};
 use crate::{
-    config::{NodeConfig, PodsLifetime},
+    config::PodsLifetime,
     shim::{
         ARG_DIE, ARG_STAY,
         protocol::{Command, Report},
@@ -39,17 +37,18 @@ use crate::{
 pub(crate) struct ShimLink {
     reports: Lines<BufReader<OwnedReadHalf>>,
     commands: OwnedWriteHalf,
-    /// `Some` for a shim that this process started; a shim that was found running is no child of this process.
-    child: Option<Child>,
+    /// Ends with the last process of a shim that this node has started; `None` for a shim that was found running.
+    end: Option<pipe::Receiver>,
 }
 
 impl ShimLink {
     /// Starts the pod's shim. The connection is made before, so that neither side waits for the other.
-    pub(crate) fn start(config: &NodeConfig, dir: &Path, grace: Duration) -> io::Result<Self> {
-        let (program, args) = config
-            .shim_command
-            .split_first()
-            .ok_or_else(|| io::Error::other("the node has no shim command"))?;
+    pub(crate) fn start(
+        forks: &ShimForks,
+        lifetime: PodsLifetime,
+        dir: &Path,
+        grace: Duration,
+    ) -> io::Result<Self> {
         drop(fs::remove_file(dir.join(SOCKET)));
         let listener = with_socket(dir, UnixListener::bind)?;
         let stream = with_socket(dir, StdStream::connect)?;
@@ -58,22 +57,17 @@ impl ShimLink {
             .append(true)
             .mode(0o600)
             .open(dir.join("shim.log"))?;
-        let on_loss = match config.lifetime {
+        let on_loss = match lifetime {
             PodsLifetime::DieWithNode => ARG_DIE,
             PodsLifetime::OutliveNode => ARG_STAY,
         };
-        let child = Process::new(program)
-            .args(args)
-            .arg(dir)
-            .arg(on_loss)
-            .arg(grace.as_secs().to_string())
-            .stdin(Stdio::from(OwnedFd::from(listener)))
-            .stdout(Stdio::null())
-            .stderr(log)
-            // A Ctrl-C in the node's terminal is not meant for the pods.
-            .process_group(0)
-            .spawn()?;
-        Self::new(stream, Some(child))
+        // Nothing is written to it: what holds it are the shim, and the inits that are forks of the shim.
+        let (end, stdout) = io::pipe()?;
+        let dir = dir.display().to_string();
+        let words = [dir, on_loss.to_owned(), grace.as_secs().to_string()];
+        forks.fork(&words, [listener.as_fd(), stdout.as_fd(), log.as_fd()])?;
+        drop(stdout);
+        Self::new(stream, Some(pipe::Receiver::from_owned_fd(end.into())?))
     }
 
     /// Connects to a shim that outlived its node; `None` when there is none.
@@ -92,13 +86,13 @@ impl ShimLink {
         }
     }
 
-    fn new(stream: StdStream, child: Option<Child>) -> io::Result<Self> {
+    fn new(stream: StdStream, end: Option<pipe::Receiver>) -> io::Result<Self> {
         stream.set_nonblocking(true)?;
         let (read, commands) = UnixStream::from_std(stream)?.into_split();
         Ok(Self {
             reports: BufReader::new(read).lines(),
             commands,
-            child,
+            end,
         })
     }
 
@@ -129,11 +123,11 @@ impl ShimLink {
         let Self {
             reports,
             commands,
-            child,
+            end,
         } = self;
         drop((reports, commands));
-        if let Some(mut child) = child {
-            drop(child.wait().await);
+        if let Some(mut end) = end {
+            drop(end.read(&mut [0]).await);
         }
     }
 }

@@ -32,6 +32,7 @@ use nix::{
 use super::{
     container::OwnIds,
     enter::{self, ARG_ENTER},
+    fork_server::{self, ARG_FORK},
     node_link::NodeLink,
     probe::{self, ARG_PROBE},
     protocol::{AttemptId, Command, ContainerSpec, Report},
@@ -52,9 +53,9 @@ const RETRY_RECORD: Duration = Duration::from_secs(1);
 
 /// The entry point behind the hidden subcommand of [`NodeConfig::shim_command`](crate::NodeConfig).
 ///
-/// Arguments: `POD_DIR die|stay GRACE_SECONDS` with the listening socket as standard input, or
-/// `probe full|user SCRATCH_DIR`, or `enter INIT_PID COMMAND…`; in front of them there may be the one of
-/// [`with_open_files`]. Must be called before the process has a second thread.
+/// Arguments: `POD_DIR die|stay GRACE_SECONDS` with the listening socket as standard input, or `fork ROOM` with a socket
+/// to the node, for a process that forks those, or `probe full|user SCRATCH_DIR`, or `enter INIT_PID COMMAND…`; in front
+/// of them there may be the one of [`with_open_files`]. Must be called before the process has a second thread.
 pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
     // Containers have this umask everywhere, whatever the umask of the process that started the
     // node. The shim's own files get their mode at creation.
@@ -73,21 +74,8 @@ pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
     }
     let result = match words.as_slice() {
         [ARG_PROBE, profile, scratch] => return probe::run(profile, scratch),
-        [pod_dir, on_loss @ (ARG_DIE | ARG_STAY), grace] => {
-            let grace = grace
-                .parse()
-                .map_or(Duration::from_secs(30), Duration::from_secs);
-            let on_loss = if *on_loss == ARG_DIE {
-                OnLoss::Stop
-            } else {
-                OnLoss::Stay
-            };
-            Shim::new(pod_dir.into(), on_loss, grace).and_then(Shim::run)
-        }
-        _ => Err(io::Error::new(
-            io::ErrorKind::InvalidInput,
-            format!("expected POD_DIR die|stay GRACE_SECONDS, got {args:?}"),
-        )),
+        [ARG_FORK, ..] => fork_shims(),
+        words => run(words),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,
@@ -97,6 +85,34 @@ pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
             ExitCode::FAILURE
         }
     }
+}
+
+/// Forks shims for a node; in each child, is the shim.
+fn fork_shims() -> io::Result<()> {
+    close_inherited();
+    match fork_server::serve()? {
+        Some(words) => run(&words.iter().map(String::as_str).collect::<Vec<_>>()),
+        None => Ok(()),
+    }
+}
+
+/// Is the shim of a pod.
+fn run(words: &[&str]) -> io::Result<()> {
+    let [pod_dir, on_loss @ (ARG_DIE | ARG_STAY), grace] = words else {
+        return Err(io::Error::new(
+            io::ErrorKind::InvalidInput,
+            format!("expected POD_DIR die|stay GRACE_SECONDS, got {words:?}"),
+        ));
+    };
+    let grace = grace
+        .parse()
+        .map_or(Duration::from_secs(30), Duration::from_secs);
+    let on_loss = if *on_loss == ARG_DIE {
+        OnLoss::Stop
+    } else {
+        OnLoss::Stay
+    };
+    Shim::new(pod_dir.into(), on_loss, grace)?.run()
 }
 
 /// An argument that goes in front of the others: containers and probes have this soft limit of open files, whatever limit

@@ -2,7 +2,8 @@
 //! and writes down how they ended before it reports that.
 //!
 //! The shim decides nothing and depends on no other process: while the node is away it keeps watching. It has one
-//! thread and no runtime, so that forking from it is safe and starting it is quick.
+//! thread and no runtime, so that forking from it is safe. It is itself a fork: of one process for each node, the
+//! `fork_server`, so that starting it is quick.
 
 pub mod protocol;
 pub(crate) mod record;
@@ -10,6 +11,7 @@ pub(crate) mod record;
 mod container;
 mod enter;
 mod exec_target;
+mod fork_server;
 mod init;
 mod layers;
 mod log;
@@ -22,6 +24,7 @@ mod rootfs;
 mod running;
 
 pub(crate) use exec_target::ExecTarget;
+pub(crate) use fork_server::{ARG_FORK, N_DESCRIPTORS};
 pub(crate) use main::{ARG_DIE, ARG_STAY};
 pub use main::{main, with_open_files};
 pub(crate) use probe::ARG_PROBE;

@@ -198,6 +198,41 @@ fn shim_of(dir: &Path) -> Option<String> {
     found?.file_name().into_string().ok()
 }
 
+/// The process that has started another one.
+fn parent_of(pid: &str) -> String {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).expect("a process");
+    let fields = stat.rsplit_once(") ").expect("a name").1;
+    fields.split(' ').nth(1).expect("a parent").to_owned()
+}
+
+/// Starts a pod that runs until it is stopped. Returns its shim.
+async fn shim_of_sleeper(rig: &Rig, name: &str) -> String {
+    rig.run(name, script("exec sleep 600")).await;
+    rig.until_phase(name, "Running").await;
+    shim_of(&rig.pod_dir(name).await).expect("a shim with the pod's directory as an argument")
+}
+
+#[tokio::test]
+async fn all_shims_are_forks_of_one_process_which_they_outlive() {
+    let rig = Rig::new();
+    let node = rig.start().await;
+    let first = shim_of_sleeper(&rig, "first").await;
+    let second = shim_of_sleeper(&rig, "second").await;
+    let server = parent_of(&first);
+    assert_eq!(parent_of(&second), server);
+    assert_ne!(server, std::process::id().to_string());
+    let killed = Command::new("kill").args(["-KILL", &server]).status();
+    assert!(killed.expect("kill runs").success());
+    eventually("the server is gone", || !is_alive(&server));
+    let third = shim_of_sleeper(&rig, "third").await;
+    assert!(is_alive(&first) && is_alive(&second));
+    let server = parent_of(&third);
+    node.stop().await;
+    for process in [first, second, third, server] {
+        eventually("the process has ended", || !is_alive(&process));
+    }
+}
+
 #[tokio::test]
 async fn a_pod_of_a_machine_that_was_started_anew_is_over_and_says_so() {
     let rig = Rig::new();

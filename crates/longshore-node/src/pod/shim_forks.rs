@@ -1,0 +1,130 @@
+//! The node's end of its fork server: has shims forked.
+
+use std::{
+    ffi::OsString,
+    fs::OpenOptions,
+    io::{self, IoSlice},
+    os::{
+        fd::{AsRawFd, BorrowedFd, OwnedFd},
+        unix::fs::OpenOptionsExt,
+    },
+    path::PathBuf,
+    process::Stdio,
+    sync::{Mutex, MutexGuard, PoisonError},
+};
+
+use nix::sys::socket::{
+    AddressFamily, ControlMessage, MsgFlags, SockFlag, SockType, sendmsg, socketpair,
+};
+use tokio::process::{Child, Command as Process};
+
+use crate::{
+    config::NodeConfig,
+    shim::{ARG_FORK, N_DESCRIPTORS},
+};
+
+/// The arguments of a shim have this much room beside the directory of the node.
+const ROOM: usize = 128;
+
+/// Starts the fork server with the first shim, and again where it has ended.
+#[derive(Debug)]
+pub(crate) struct ShimForks {
+    command: Vec<OsString>,
+    root: PathBuf,
+    server: Mutex<Option<Server>>,
+}
+
+#[derive(Debug)]
+struct Server {
+    /// Its end tells the server that the node is gone.
+    requests: OwnedFd,
+    process: Child,
+}
+
+impl ShimForks {
+    pub(crate) fn new(config: &NodeConfig) -> Self {
+        Self {
+            command: config.shim_command.clone(),
+            root: config.root.clone(),
+            server: Mutex::new(None),
+        }
+    }
+
+    /// Has a shim forked with these arguments and these descriptors as standard input, output and error.
+    ///
+    /// A server that dies on the way closes the descriptors, as a shim does that dies.
+    pub(crate) fn fork(
+        &self,
+        words: &[String],
+        descriptors: [BorrowedFd<'_>; N_DESCRIPTORS],
+    ) -> io::Result<()> {
+        let request = serde_json::to_vec(words)?;
+        let mut server = self.server();
+        if let Some(server) = &*server
+            && server.send(&request, descriptors).is_ok()
+        {
+            return Ok(());
+        }
+        server.insert(self.start()?).send(&request, descriptors)
+    }
+
+    /// Ends the server, and waits for its end. The shims go on.
+    pub(crate) async fn stop(&self) {
+        let server = self.server().take();
+        if let Some(Server {
+            requests,
+            mut process,
+        }) = server
+        {
+            drop(requests);
+            drop(process.wait().await);
+        }
+    }
+
+    fn server(&self) -> MutexGuard<'_, Option<Server>> {
+        self.server.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn start(&self) -> io::Result<Server> {
+        let (program, args) = self
+            .command
+            .split_first()
+            .ok_or_else(|| io::Error::other("the node has no shim command"))?;
+        let (requests, stdin) = socketpair(
+            AddressFamily::Unix,
+            SockType::SeqPacket,
+            None,
+            SockFlag::SOCK_CLOEXEC,
+        )?;
+        let log = OpenOptions::new()
+            .create(true)
+            .append(true)
+            .mode(0o600)
+            .open(self.root.join("shims.log"))?;
+        let room = " ".repeat(self.root.as_os_str().len() + ROOM);
+        let process = Process::new(program)
+            .args(args)
+            .args([ARG_FORK, room.as_str()])
+            .stdin(Stdio::from(stdin))
+            .stdout(Stdio::null())
+            .stderr(log)
+            // A Ctrl-C in the node's terminal is not meant for the pods.
+            .process_group(0)
+            .spawn()?;
+        Ok(Server { requests, process })
+    }
+}
+
+impl Server {
+    fn send(&self, request: &[u8], descriptors: [BorrowedFd<'_>; N_DESCRIPTORS]) -> io::Result<()> {
+        let numbers = descriptors.map(|descriptor| descriptor.as_raw_fd());
+        sendmsg::<()>(
+            self.requests.as_raw_fd(),
+            &[IoSlice::new(request)],
+            &[ControlMessage::ScmRights(&numbers)],
+            MsgFlags::MSG_NOSIGNAL,
+            None,
+        )?;
+        Ok(())
+    }
+}

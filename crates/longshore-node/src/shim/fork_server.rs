@@ -1,0 +1,163 @@
+//! The process that forks the shims of a node.
+//!
+//! To start this program anew for each pod costs more than most tasks do: the linker relocates all of it, and it asks
+//! the processor for its features, which takes long on a virtual machine. A fork does neither, and shares its memory.
+//!
+//! The node sends one request for each pod, with the descriptors of the shim. The server forks, and keeps nothing of a
+//! pod: when the server ends, no shim ends, and the node starts another server.
+
+use std::{
+    fs,
+    io::{self, IoSliceMut, Write},
+    os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd},
+    time::Duration,
+};
+
+use nix::{
+    sys::{
+        signal::{SigHandler, Signal, signal},
+        socket::{ControlMessageOwned, MsgFlags, recvmsg},
+    },
+    unistd::{ForkResult, Pid, dup2_stderr, dup2_stdin, dup2_stdout, fork, setpgid},
+};
+
+/// The first argument of the server. Its standard input is a socket to the node; its second argument is room for the
+/// command line of a shim.
+pub(crate) const ARG_FORK: &str = "fork";
+/// A request has this many descriptors: the shim's standard input, output and error.
+pub(crate) const N_DESCRIPTORS: usize = 3;
+/// Longer than any path.
+const MAX_REQUEST: usize = 8 * 1024;
+/// How long the server waits when the machine has no room for another process.
+const PAUSE: Duration = Duration::from_millis(500);
+
+/// A request of the node.
+struct Request {
+    /// The arguments of the shim.
+    words: Vec<String>,
+    descriptors: Vec<OwnedFd>,
+}
+
+/// Forks until the node is gone. Returns in each child, with the arguments of its shim, and in the server with `None`.
+pub(super) fn serve() -> io::Result<Option<Vec<String>>> {
+    dispose_of_children(SigHandler::SigIgn)?;
+    while let Some(request) = receive(io::stdin().as_fd())? {
+        #[expect(unsafe_code, reason = "each pod has a shim of its own")]
+        // SAFETY: this process has one thread, so its memory is consistent in the child.
+        let forked = unsafe { fork() };
+        match forked {
+            Ok(ForkResult::Child) => return become_shim(request).map(Some),
+            Ok(ForkResult::Parent { .. }) => {}
+            // The node sees that the descriptors of the shim are closed, and tries again.
+            Err(e) => {
+                drop(writeln!(io::stderr(), "shim: cannot fork: {e}"));
+                drop(request);
+                std::thread::sleep(PAUSE);
+            }
+        }
+    }
+    Ok(None)
+}
+
+/// The next request; `None` when the node is gone.
+fn receive(node: BorrowedFd<'_>) -> io::Result<Option<Request>> {
+    let mut bytes = vec![0_u8; MAX_REQUEST];
+    let mut space = nix::cmsg_space!([RawFd; N_DESCRIPTORS]);
+    let mut descriptors = Vec::new();
+    let n_bytes = {
+        let mut parts = [IoSliceMut::new(&mut bytes)];
+        let flags = MsgFlags::MSG_CMSG_CLOEXEC;
+        let message = recvmsg::<()>(node.as_raw_fd(), &mut parts, Some(&mut space), flags)?;
+        for control in message.cmsgs()? {
+            if let ControlMessageOwned::ScmRights(received) = control {
+                descriptors.extend(received.into_iter().map(owned));
+            }
+        }
+        message.bytes
+    };
+    if n_bytes == 0 {
+        return Ok(None);
+    }
+    let words = serde_json::from_slice(&bytes[..n_bytes])?;
+    Ok(Some(Request { words, descriptors }))
+}
+
+fn owned(descriptor: RawFd) -> OwnedFd {
+    #[expect(
+        unsafe_code,
+        reason = "a message has descriptors as numbers, which this process then owns"
+    )]
+    // SAFETY: the kernel made it for this message, and nothing else in this process knows it.
+    unsafe {
+        OwnedFd::from_raw_fd(descriptor)
+    }
+}
+
+/// Nobody waits for a shim: where they are ignored, the kernel forgets ended children. A shim needs the end of its own.
+fn dispose_of_children(handler: SigHandler) -> io::Result<()> {
+    #[expect(
+        unsafe_code,
+        reason = "signal dispositions are set through an unsafe call"
+    )]
+    // SAFETY: neither disposition installs a handler.
+    unsafe { signal(Signal::SIGCHLD, handler) }?;
+    Ok(())
+}
+
+/// Makes a child what a program would be that the node had started with these arguments and descriptors.
+fn become_shim(request: Request) -> io::Result<Vec<String>> {
+    dispose_of_children(SigHandler::SigDfl)?;
+    // A Ctrl-C in the node's terminal is not meant for the pods, and a signal to one of them not for the others.
+    setpgid(Pid::from_raw(0), Pid::from_raw(0))?;
+    let descriptors = <[OwnedFd; N_DESCRIPTORS]>::try_from(request.descriptors);
+    let [stdin, stdout, stderr] = descriptors.map_err(|given| {
+        io::Error::other(format!("expected 3 descriptors, got {}", given.len()))
+    })?;
+    dup2_stdin(&stdin)?;
+    dup2_stdout(&stdout)?;
+    dup2_stderr(&stderr)?;
+    show_arguments(&request.words);
+    Ok(request.words)
+}
+
+/// Shows the arguments of a shim on its command line, in place of those of the server, so that people find the shim of
+/// a pod. What does not fit is cut off.
+fn show_arguments(words: &[String]) {
+    let Some((at, length)) = room_of_arguments() else {
+        return;
+    };
+    let mut line = Vec::new();
+    for word in std::iter::once("longshore-shim").chain(words.iter().map(String::as_str)) {
+        line.extend_from_slice(word.as_bytes());
+        line.push(0);
+    }
+    line.resize(length, 0);
+    // The kernel reads beyond the end where the last byte is not zero.
+    if let Some(last) = line.last_mut() {
+        *last = 0;
+    }
+    #[expect(
+        unsafe_code,
+        reason = "the command line of a process is a part of its memory, and has no other address"
+    )]
+    // SAFETY: the kernel gave this process `length` writable bytes there for its arguments, of which nothing reads them
+    // any more: this process has one thread, and has read its arguments.
+    unsafe {
+        std::ptr::copy_nonoverlapping(
+            line.as_ptr(),
+            std::ptr::with_exposed_provenance_mut(at),
+            length,
+        );
+    }
+}
+
+/// Where the arguments of this process are, and how many bytes they have.
+fn room_of_arguments() -> Option<(usize, usize)> {
+    let stat = fs::read_to_string("/proc/self/stat").ok()?;
+    // The second field is the name in parentheses and may hold anything. The arguments begin at field 48 and end at 49.
+    let mut fields = stat.rsplit_once(')')?.1.split_whitespace();
+    let begin: usize = fields.nth(45)?.parse().ok()?;
+    let end: usize = fields.next()?.parse().ok()?;
+    let length = end.checked_sub(begin)?;
+    (begin != 0 && length != 0).then_some((begin, length))
+}
