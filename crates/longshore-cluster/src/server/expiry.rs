@@ -1,4 +1,4 @@
-//! Objects that expire: the server removes Events an hour after their last write.
+//! Objects that expire: the server removes Events an hour after their last write, and earlier where there are many.
 //!
 //! There is no task and no timer behind this. The write of such an object also removes those that
 //! have expired. So there are never more of them than were written in an hour, and an idle server
@@ -16,6 +16,9 @@ use super::hub::{Change, Collection, Expected, Hub, Key, Object, lock};
 
 /// How long an Event lives, as upstream's default.
 const LIFETIME: SignedDuration = SignedDuration::from_hours(1);
+
+/// The newest so many writes of Events are kept: they are in memory, and ten thousand pods write more than people read.
+const MAX_WRITES: usize = 4_096;
 
 #[derive(Debug)]
 struct Written {
@@ -75,7 +78,8 @@ impl Expiry {
 
     fn take_expired(&self, now: Timestamp) -> Option<Written> {
         let mut written = lock(&self.0);
-        written.pop_front_if(|oldest| now.duration_since(oldest.at) > LIFETIME)
+        let is_surplus = written.len() > MAX_WRITES;
+        written.pop_front_if(|oldest| is_surplus || now.duration_since(oldest.at) > LIFETIME)
     }
 }
 
@@ -90,4 +94,24 @@ fn last_seen(event: &Value) -> Option<Timestamp> {
     ];
     let time = |path: &&str| event.pointer(path)?.as_str()?.parse().ok();
     TIMES.iter().filter_map(time).max()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_oldest_of_too_many_events_expire_before_their_time() {
+        let now = Timestamp::UNIX_EPOCH;
+        let expiry = Expiry::default();
+        let revisions = 1..=MAX_WRITES as u64 + 2;
+        let written = revisions.map(|revision| Written {
+            at: now,
+            key: Key::new(Some("default"), "event"),
+            revision,
+        });
+        lock(&expiry.0).extend(written);
+        let expired = || Some(expiry.take_expired(now)?.revision);
+        assert_eq!([expired(), expired(), expired()], [Some(1), Some(2), None]);
+    }
 }

@@ -234,6 +234,9 @@ async fn pods_are_bound_as_nodes_have_room() {
         list["items"].as_array().is_some_and(|it| it.len() == 1)
     })
     .await;
+    let (_, events) = api.get("/api/v1/events").await;
+    let n_events = events["items"].as_array().unwrap().len();
+    assert_eq!(n_events, 1, "a pod that gets a node costs none: {events}");
 
     let bound = ["a", "b", "c"]
         .into_iter()

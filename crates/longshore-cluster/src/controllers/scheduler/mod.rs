@@ -2,7 +2,7 @@
 //!
 //! Takes pods of `default-scheduler` without node and without gates, chooses a node ([`fit`]) and
 //! binds. A pod that fits nowhere gets the condition `PodScheduled=False` and an event, and is
-//! tried again when something changes.
+//! tried again when something changes. One that is bound gets no event.
 
 mod fit;
 mod ledger;
@@ -236,11 +236,9 @@ impl Scheduler {
         let _: Value = pods
             .create_subresource("binding", &key.1, &params, &binding)
             .await?;
+        // No Event: it would cost a request and an object for each pod, and the pod itself says where it runs, since when.
         self.pending.remove(ticket);
         self.ledger.enter(key.clone(), node, demand(pod));
-        let note = format!("Successfully assigned {}/{} to {node}", key.0, key.1);
-        self.announce(pod, EventType::Normal, "Scheduled", "Binding", note)
-            .await;
         Ok(())
     }
 
@@ -274,30 +272,16 @@ impl Scheduler {
         let pods: Api<Pod> = Api::namespaced(self.client.clone(), &key.0);
         pods.patch_status(&key.1, &PatchParams::default(), &Patch::Strategic(patch))
             .await?;
-        self.announce(
-            pod,
-            EventType::Warning,
-            "FailedScheduling",
-            "Scheduling",
-            why.to_owned(),
-        )
-        .await;
+        self.announce_failure(pod, why).await;
         Ok(())
     }
 
-    async fn announce(
-        &self,
-        pod: &Pod,
-        type_: EventType,
-        reason: &str,
-        action: &str,
-        note: String,
-    ) {
+    async fn announce_failure(&self, pod: &Pod, why: &str) {
         let announcement = Announcement {
-            type_,
-            reason: reason.into(),
-            note: Some(note),
-            action: action.into(),
+            type_: EventType::Warning,
+            reason: "FailedScheduling".into(),
+            note: Some(why.to_owned()),
+            action: "Scheduling".into(),
             secondary: None,
         };
         if let Err(error) = self
