@@ -151,7 +151,8 @@ impl ClusterBuilder {
         self
     }
 
-    /// How many events each resource remembers for watches that resume. Default 10,000.
+    /// How many events each resource remembers for watches that resume. Default 10,000. Fewer where they have more than
+    /// 1 KiB on average.
     pub fn watch_window(mut self, n_events: usize) -> Self {
         self.watch_window = n_events;
         self

@@ -242,6 +242,30 @@ async fn a_watcher_slower_than_the_window_is_closed() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn the_events_that_are_remembered_have_a_bound_in_bytes() {
+    const HALF_A_MEBIBYTE: usize = 1 << 19;
+    let api = Api::new(&Cluster::in_memory());
+    let mut revisions = Vec::new();
+    for value in 0..30 {
+        let value = value.to_string().repeat(HALF_A_MEBIBYTE);
+        let value = &value[..HALF_A_MEBIBYTE];
+        let path = format!("{CONFIG_MAPS}/a");
+        let map = match revisions.len() {
+            0 => api.make(CONFIG_MAPS, config_map("a", value)).await,
+            _ => api.put(&path, config_map("a", value)).await.1,
+        };
+        revisions.push(revision(&map));
+    }
+    let first = async |from: u64| {
+        let watch = watch(&format!("&resourceVersion={from}"));
+        Lines::open(&api, &watch).await.next().await.unwrap()
+    };
+    assert_eq!(first(revisions[0]).await["object"]["code"], 410);
+    let event = first(revisions[19]).await;
+    assert_eq!(revision(&event["object"]), revisions[20]);
+}
+
+#[tokio::test(start_paused = true)]
 async fn revisions_of_the_future_are_waited_for_and_then_refused() {
     let api = Api::new(&Cluster::in_memory());
     let a = api.make(CONFIG_MAPS, config_map("a", "1")).await;

@@ -10,6 +10,12 @@ use tokio::sync::watch;
 use super::{EventType, Key, Object, lock};
 use crate::server::registry::Resource;
 
+/// The events that a resource remembers have this many bytes each at most, on average: nearly 10 MiB where it remembers 10,000.
+/// Events share the objects that exist; this bounds what is held of objects that changed or are gone.
+const BYTES_PER_EVENT: usize = 1 << 10;
+/// A short window may be larger.
+const MIN_WINDOW_BYTES: usize = 1 << 20;
+
 /// All objects of a resource. Writers copy it only while a reader still holds the same version.
 pub(crate) type Objects = Arc<BTreeMap<Key, Arc<Object>>>;
 
@@ -26,6 +32,10 @@ pub(crate) struct Event {
 impl Event {
     pub(crate) fn revision(&self) -> u64 {
         self.object.revision
+    }
+
+    fn size(&self) -> usize {
+        self.object.size()
     }
 }
 
@@ -45,6 +55,8 @@ pub(super) struct State {
     waiting: BTreeMap<Key, u64>,
     /// Recent events, oldest first.
     pub(super) window: VecDeque<Arc<Event>>,
+    /// The bytes of the objects in `window`.
+    n_bytes: usize,
     /// Every event after this revision is in the window.
     pub(super) start: u64,
     /// Counts compactions: a watch opened before one ends with it.
@@ -60,12 +72,13 @@ pub(crate) struct Collection {
 }
 
 impl Collection {
-    /// An empty collection that remembers `window_length` events.
+    /// An empty collection that remembers `window_length` events, or fewer where these are large.
     pub(crate) fn new(resource: Arc<Resource>, window_length: usize) -> Collection {
         let state = State {
             objects: Objects::default(),
             waiting: BTreeMap::new(),
             window: VecDeque::new(),
+            n_bytes: 0,
             start: 0,
             epoch: 0,
         };
@@ -97,8 +110,7 @@ impl Collection {
     pub(crate) fn close(&self) {
         {
             let mut state = lock(&self.state);
-            state.window.clear();
-            state.start = u64::MAX;
+            state.forget_events(u64::MAX);
         }
         self.announce(u64::MAX);
     }
@@ -177,12 +189,9 @@ impl Collection {
                 objects.remove(&event.object.key);
             }
         }
+        state.n_bytes += event.size();
         state.window.push_back(Arc::new(event));
-        if state.window.len() > self.window_length
-            && let Some(oldest) = state.window.pop_front()
-        {
-            state.start = oldest.revision();
-        }
+        state.shorten_window(self.window_length);
     }
 
     /// Wakes the watchers.
@@ -192,13 +201,38 @@ impl Collection {
 
     pub(super) fn compact(&self, revision: u64) {
         let mut state = lock(&self.state);
-        state.window.clear();
-        state.start = revision;
+        state.forget_events(revision);
         state.epoch += 1;
     }
 }
 
 impl State {
+    /// Takes over the events that a store has kept, as many as fit.
+    pub(super) fn set_window(&mut self, window: VecDeque<Arc<Event>>, length: usize) {
+        self.n_bytes = window.iter().map(|event| event.size()).sum();
+        self.window = window;
+        self.shorten_window(length);
+    }
+
+    /// Forgets the oldest events that are too many, or too large together. The newest one stays, whatever its size is.
+    fn shorten_window(&mut self, length: usize) {
+        let max_bytes = length.saturating_mul(BYTES_PER_EVENT);
+        let max_bytes = max_bytes.max(MIN_WINDOW_BYTES);
+        while self.window.len() > length || (self.n_bytes > max_bytes && self.window.len() > 1) {
+            let Some(oldest) = self.window.pop_front() else {
+                return;
+            };
+            self.n_bytes -= oldest.size();
+            self.start = oldest.revision();
+        }
+    }
+
+    fn forget_events(&mut self, up_to: u64) {
+        self.window.clear();
+        self.n_bytes = 0;
+        self.start = up_to;
+    }
+
     /// At most `limit` events after a revision, oldest first.
     pub(super) fn after(&self, revision: u64, limit: usize) -> Vec<Arc<Event>> {
         let first = self

@@ -246,6 +246,11 @@ impl Object {
         )
     }
 
+    /// The bytes that the object holds in memory, nearly.
+    pub(crate) fn size(&self) -> usize {
+        self.frame.len()
+    }
+
     /// The object's JSON.
     pub(crate) fn json(&self) -> Bytes {
         self.frame

@@ -39,7 +39,8 @@ pub(crate) fn restore(collection: &Collection, loaded: &Loaded) -> Result<(), No
         .start
         .max(shelf.start)
         .max(forgotten.map_or(0, |event| event.revision));
-    state.window = window(collection, shelf, &objects, state.start)?;
+    let window = window(collection, shelf, &objects, state.start)?;
+    state.set_window(window, collection.window_length);
     state.objects = objects;
     Ok(())
 }
