@@ -157,23 +157,12 @@ fn build(shared: &Shared, active: &ActiveRun, row: &TaskInstance) -> Result<Valu
         .tasks
         .get(&row.key.task_id)
         .ok_or_else(|| format!("task {} is not in the DAG of its run", row.key))?;
-    let results = active
-        .tasks
-        .iter()
-        .filter_map(|(task_id, row)| Some((task_id.clone(), row.result.clone()?)))
-        .collect();
-    let result_notes = active
-        .tasks
-        .iter()
-        .filter_map(|(task_id, row)| Some((task_id.clone(), row.result_note.clone()?)))
-        .collect();
     let input = BuildInput {
         run: &active.run,
         dag: &active.dag,
         task,
         task_instance: row,
-        results: &results,
-        result_notes: &result_notes,
+        results: &active.tasks,
         config: &shared.pod_config,
     };
     let built = match &task.plugin {

@@ -17,7 +17,7 @@ pub use shared::{
     build_files, build_workspace, files_name, run_identity, run_of, shared_selector, workspace_name,
 };
 
-use super::template::{self, Context, RenderError};
+use super::template::{self, Context, RenderError, Results};
 use crate::{
     airflow::{names, pod_merge::merge_pods},
     model::{Dag, Launcher, Task},
@@ -62,10 +62,8 @@ pub struct BuildInput<'a> {
     pub task: &'a Task,
     /// The task instance, with its current try and launch.
     pub task_instance: &'a TaskInstance,
-    /// Results of the tasks that ended before, by task id.
-    pub results: &'a BTreeMap<String, Value>,
-    /// Why what such a task left is no result, by task id.
-    pub result_notes: &'a BTreeMap<String, String>,
+    /// What the tasks that ended before left.
+    pub results: &'a dyn Results,
     /// How pods are made.
     pub config: &'a PodConfig,
 }
@@ -240,7 +238,6 @@ pub(crate) fn context<'a>(
         params,
         tasks: &input.dag.tasks,
         results: input.results,
-        result_notes: input.result_notes,
     }
 }
 

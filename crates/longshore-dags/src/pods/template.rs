@@ -10,10 +10,11 @@
 //!
 //! A text is put in as it is, other JSON in its compact form. There is no logic: a DAG that needs logic is written by a program.
 
-use std::{collections::BTreeMap, fmt, ops::Range};
+use std::{collections::BTreeMap, fmt, ops::Range, sync::Arc};
 
 use jiff::{Timestamp, tz::Offset};
 use longshore_api::dags::{ENV_RETURN, MAX_RESULT_BYTES};
+use longshore_store::model::TaskInstance;
 use serde_json::Value;
 
 use crate::model::Task;
@@ -149,10 +150,27 @@ pub struct Context<'a> {
     pub params: &'a BTreeMap<String, Value>,
     /// The tasks of the DAG: which of their ids an `xcom.` path begins with.
     pub tasks: &'a BTreeMap<String, Task>,
-    /// Results by task.
-    pub results: &'a BTreeMap<String, Value>,
-    /// Why what a task left is no result, by task.
-    pub result_notes: &'a BTreeMap<String, String>,
+    /// What the tasks of the run left.
+    pub results: &'a dyn Results,
+}
+
+/// What the tasks of a run left. One pod needs the results of few of them, and a run may have thousands.
+pub trait Results: fmt::Debug {
+    /// The result of a task.
+    fn result(&self, task_id: &str) -> Option<&Value>;
+
+    /// Why what a task left is no result.
+    fn note(&self, task_id: &str) -> Option<&str>;
+}
+
+impl Results for BTreeMap<String, Arc<TaskInstance>> {
+    fn result(&self, task_id: &str) -> Option<&Value> {
+        self.get(task_id)?.result.as_ref()
+    }
+
+    fn note(&self, task_id: &str) -> Option<&str> {
+        self.get(task_id)?.result_note.as_deref()
+    }
 }
 
 impl Template {
@@ -308,10 +326,10 @@ fn xcom<'a>(path: &str, context: &Context<'a>) -> Result<&'a Value, RenderError>
         split_name(path, |name| context.tasks.contains_key(name)).unwrap_or((path, ""));
     let result = context
         .results
-        .get(task_id)
+        .result(task_id)
         .ok_or_else(|| RenderError::NoResult {
             task_id: task_id.to_owned(),
-            why: context.result_notes.get(task_id).map_or_else(
+            why: context.results.note(task_id).map_or_else(
                 || "the task left none".to_owned(),
                 |why| format!("it was not taken: {why}"),
             ),

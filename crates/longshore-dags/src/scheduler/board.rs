@@ -285,8 +285,8 @@ impl Board {
 
     /// Whether a run has tasks that plugins run.
     pub fn has_plugin_tasks(&self) -> bool {
-        let mut dags = self.runs.values().map(|active| &active.dag);
-        dags.any(|dag| dag.has_plugin_tasks())
+        let mut runs = self.runs.values();
+        runs.any(|active| active.shape.has_plugin_tasks)
     }
 
     /// Where the current try with this id is.

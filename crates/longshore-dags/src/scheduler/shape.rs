@@ -25,6 +25,8 @@ pub struct Shape {
     pub order: Vec<usize>,
     /// The weight of each task in the queue, by its weight rule, as a 32-bit number like upstream's column.
     pub weights: Vec<i64>,
+    /// Whether some tasks become TaskActions.
+    pub has_plugin_tasks: bool,
 }
 
 impl Shape {
@@ -80,6 +82,7 @@ impl Shape {
             indirect_setups,
             order,
             weights,
+            has_plugin_tasks: dag.has_plugin_tasks(),
         }
     }
 }

@@ -10,7 +10,7 @@ use crate::{
     model::{Dag, Launcher},
     pods::build::PodConfig,
     scheduler::identity::object_name,
-    test_rows::queued,
+    test_rows::{Left, queued},
 };
 
 const DAG: &str = "
@@ -69,8 +69,7 @@ fn built(task_id: &str) -> (Value, TaskInstance) {
         dag: &dag,
         task,
         task_instance: &task_instance,
-        results: &BTreeMap::new(),
-        result_notes: &BTreeMap::new(),
+        results: &Left::default(),
         config: &PodConfig::default(),
     };
     let built = build_action(&input, task.plugin.as_ref().unwrap()).unwrap();

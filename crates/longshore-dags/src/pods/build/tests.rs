@@ -2,7 +2,10 @@ use longshore_store::model::{RunKey, RunState, RunType, StoredDocument};
 use uuid::Uuid;
 
 use super::*;
-use crate::{document, test_rows::queued};
+use crate::{
+    document,
+    test_rows::{Left, queued},
+};
 
 const TI_ID: &str = "01a1fb91-1df8-7778-b405-15c59206e630";
 
@@ -68,8 +71,7 @@ fn pod_with(
         dag,
         task,
         task_instance: &task_instance,
-        results: &results(),
-        result_notes: &BTreeMap::new(),
+        results: &Left::of(results()),
         config,
     })
 }
@@ -99,6 +101,29 @@ fn a_pod_with_all_that_a_task_can_say() {
 #[test]
 fn a_pod_with_results_and_an_override() {
     insta::assert_yaml_snapshot!(pod(&etl(), "compare"));
+}
+
+/// A run may have thousands of tasks: what is read for one pod must not grow with them.
+#[test]
+fn only_the_results_that_a_task_names_are_read() {
+    let dag = etl();
+    let run = run(&dag);
+    for (task_id, expected) in [
+        ("extract", &[][..]),
+        ("compare", &["count.rows", "count-lines"]),
+    ] {
+        let (task, results) = (&dag.tasks[task_id], Left::of(results()));
+        let built = build_pod(&BuildInput {
+            run: &run,
+            dag: &dag,
+            task,
+            task_instance: &task_instance(&run, task),
+            results: &results,
+            config: &PodConfig::default(),
+        });
+        built.unwrap();
+        assert_eq!(*results.read.borrow(), expected, "{task_id}");
+    }
 }
 
 #[test]

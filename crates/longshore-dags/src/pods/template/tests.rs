@@ -2,7 +2,7 @@ use proptest::prelude::*;
 use serde_json::json;
 
 use super::*;
-use crate::document;
+use crate::{document, test_rows::Left};
 
 fn params() -> BTreeMap<String, Value> {
     [
@@ -38,7 +38,15 @@ fn tasks() -> BTreeMap<String, Task> {
 }
 
 fn rendered(text: &str) -> Result<String, String> {
-    let (params, tasks, results) = (params(), tasks(), results());
+    let (params, tasks) = (params(), tasks());
+    let notes = [(
+        "g1".to_owned(),
+        "the result has 5000 bytes, and the limit is 4096".to_owned(),
+    )];
+    let results = Left {
+        notes: notes.into(),
+        ..Left::of(results())
+    };
     let logical_date: Timestamp = "2026-01-01T00:00:00Z".parse().map_err(|_| "no date")?;
     let context = Context {
         dag_id: "etl",
@@ -49,11 +57,6 @@ fn rendered(text: &str) -> Result<String, String> {
         params: &params,
         tasks: &tasks,
         results: &results,
-        result_notes: &[(
-            "g1".to_owned(),
-            "the result has 5000 bytes, and the limit is 4096".to_owned(),
-        )]
-        .into(),
     };
     render(text, &context).map_err(|error| error.to_string())
 }
@@ -94,7 +97,7 @@ fn expressions_are_filled_in() {
 
 #[test]
 fn a_run_without_logical_date_has_an_empty_one() {
-    let (params, tasks, results) = (BTreeMap::new(), BTreeMap::new(), BTreeMap::new());
+    let (params, tasks, results) = (BTreeMap::new(), BTreeMap::new(), Left::default());
     let context = Context {
         dag_id: "d",
         run_id: "r",
@@ -104,7 +107,6 @@ fn a_run_without_logical_date_has_an_empty_one() {
         params: &params,
         tasks: &tasks,
         results: &results,
-        result_notes: &BTreeMap::new(),
     };
     assert_eq!(render("[{{ logical_date }}]", &context).unwrap(), "[]");
 }
