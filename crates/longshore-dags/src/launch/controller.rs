@@ -1,6 +1,6 @@
 //! The pod or TaskAction of one try: created when the try's row is queued, deleted when the row no longer needs it.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use jiff::Timestamp;
 use longshore_api::dags::ANNOTATION_LAUNCH;
@@ -15,6 +15,9 @@ use super::{
     table::incarnation_of,
 };
 use crate::{base::shared::Shared, scheduler::facts::Fact};
+
+/// By how much a try that has objects goes before those that have none: longer than the creation of thousands of them takes.
+const HEAD_START: Duration = Duration::from_secs(60);
 
 /// Makes the cluster hold what the committed rows ask for, and nothing else of ours.
 pub(crate) struct Launches {
@@ -43,6 +46,16 @@ impl Controller for Launches {
 
     fn name(&self) -> &'static str {
         "dags.pods"
+    }
+
+    /// Tries that have ended go before others start. Else the pods of thousands of queued tasks would all be there, and in
+    /// memory, before the first of them is deleted.
+    fn priority_boost(&self, ti_id: &Uuid) -> Duration {
+        if self.shared.launched.has_objects(ti_id) {
+            HEAD_START
+        } else {
+            Duration::ZERO
+        }
     }
 
     async fn observe(

@@ -321,6 +321,11 @@ impl LaunchTable {
         ])
     }
 
+    /// Whether a try has objects.
+    pub(crate) fn has_objects(&self, ti_id: &Uuid) -> bool {
+        self.known().tries.contains_key(ti_id)
+    }
+
     /// The ids of all task instances that have objects of this launcher.
     pub(crate) fn ids(&self, launcher: Launcher) -> Vec<Uuid> {
         let is_its = |launches: &Launches| {
@@ -457,10 +462,13 @@ mod tests {
         table.insert(with, &pod("b"));
         table.tries_ended(&[archived(row(with)), archived(row(without))]);
         assert!(table.ended(&without).is_none(), "the try has no object");
+        assert!(table.has_objects(&with) && !table.has_objects(&without));
         table.remove(with, &pod("a"));
+        assert!(table.has_objects(&with));
         assert!(table.ended(&with).is_some());
         table.remove(with, &pod("b"));
         assert!(table.ended(&with).is_none());
+        assert!(!table.has_objects(&with));
     }
 
     /// A run that was over goes on when a user clears it: the tries that are followed by others fail.
