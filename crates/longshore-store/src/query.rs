@@ -14,6 +14,9 @@ use crate::{
 
 /// Documents in one query; each can be large.
 const MAX_DOCUMENTS: usize = 50;
+/// Task instances of a run in one query: as the database returns them, they take several times the memory of what they are
+/// read into.
+const MAX_TASK_INSTANCES: usize = 500;
 
 /// Runs queries in one transaction, so that all see the same state.
 pub(crate) async fn in_transaction<T>(
@@ -81,10 +84,29 @@ pub(crate) async fn run(
     let Some(run) = rows.first().map(run::read).transpose()? else {
         return Ok(None);
     };
-    let sql = "SELECT * FROM task_instance \
-               WHERE dag_id = ? AND run_id = ? AND is_archived = 0 ORDER BY task_id, map_index";
-    let rows = fetch(c, sql, run::key_cells(key)).await?;
-    Ok(Some((run, read_all(rows, task_instance::read)?)))
+    Ok(Some((run, task_instances(c, key).await?)))
+}
+
+/// The current task instances of a run.
+async fn task_instances(c: &mut Connection, key: &RunKey) -> Result<Vec<TaskInstance>, StoreError> {
+    let of_run = "SELECT * FROM task_instance WHERE dag_id = ? AND run_id = ? AND is_archived = 0";
+    let in_order = format!("ORDER BY task_id, map_index LIMIT {MAX_TASK_INSTANCES}");
+    let first = format!("{of_run} {in_order}");
+    let next = format!("{of_run} AND (task_id, map_index) > (?, ?) {in_order}");
+    let rows = fetch(c, first, run::key_cells(key)).await?;
+    let mut found = read_all(rows, task_instance::read)?;
+    let mut n_read = found.len();
+    while let Some(last) = found.last().filter(|_| n_read == MAX_TASK_INSTANCES) {
+        let after: [Cell; 2] = [
+            last.key.task_id.as_str().into(),
+            i64::from(last.key.map_index).into(),
+        ];
+        let cells = run::key_cells(key).into_iter().chain(after);
+        let page = read_all(fetch(c, next.clone(), cells).await?, task_instance::read)?;
+        n_read = page.len();
+        found.extend(page);
+    }
+    Ok(found)
 }
 
 /// The current or archived try with this id.
@@ -189,7 +211,7 @@ pub(crate) fn read_all<T>(
     rows: Vec<Row>,
     read: impl Fn(&Row) -> Result<T, StoreError>,
 ) -> Result<Vec<T>, StoreError> {
-    rows.iter().map(read).collect()
+    rows.into_iter().map(|row| read(&row)).collect()
 }
 
 pub(crate) fn corrupt(what: &str, why: String) -> StoreError {

@@ -24,6 +24,7 @@ on_every_engine!(
     a_run_is_found_by_its_name_and_by_its_instant,
     a_document_is_read_once_for_all_that_refer_to_it,
     a_list_shows_a_run_as_its_row_has_it,
+    a_run_of_more_tasks_than_a_query_reads_is_read_whole,
 );
 
 fn aged(dag_id: &str, run_id: &str, state: RunState, age: i64) -> Run {
@@ -367,4 +368,31 @@ async fn a_list_shows_a_run_as_its_row_has_it(store: &dyn AnyStore) {
     let unknown = run_key("c");
     assert_eq!(store.listed_run(&unknown).await.unwrap(), None);
     assert_eq!(store.document_of(&unknown).await.unwrap(), None);
+}
+
+/// A query reads 500: here the first one ends between two instances of a task.
+async fn a_run_of_more_tasks_than_a_query_reads_is_read_whole(store: &dyn AnyStore) {
+    store.commit(&runs([run("a"), run("b")])).await.unwrap();
+    let mapped = (0..500).flat_map(|n| [(format!("t{n:03}"), -1), (format!("t{n:03}"), 0)]);
+    let first = ("a".to_owned(), -1);
+    let expected: Vec<(String, i32)> = std::iter::once(first).chain(mapped).collect();
+    let rows = |run_id: &str, n_rows: usize| -> Vec<TaskInstance> {
+        let keys = expected.iter().take(n_rows);
+        let rows = keys.map(|(task_id, map_index)| {
+            let mut row = task(run_id, task_id);
+            row.key.map_index = *map_index;
+            row
+        });
+        rows.collect()
+    };
+    for (run_id, n_rows) in [("a", expected.len()), ("b", 500)] {
+        store.commit(&tasks(rows(run_id, n_rows))).await.unwrap();
+    }
+    for (run_id, n_rows) in [("a", expected.len()), ("b", 500)] {
+        let (_, found) = store.run(&run_key(run_id)).await.unwrap().unwrap();
+        let keys = found
+            .into_iter()
+            .map(|row| (row.key.task_id, row.key.map_index));
+        assert_eq!(keys.collect::<Vec<_>>(), expected[..n_rows], "{run_id}");
+    }
 }
