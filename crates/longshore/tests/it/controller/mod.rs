@@ -3,6 +3,7 @@
 mod actions;
 mod canary;
 mod context;
+mod deaths;
 mod disturbed;
 mod files;
 mod foreign;
