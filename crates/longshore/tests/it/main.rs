@@ -23,6 +23,7 @@ mod full_disk;
 mod lint;
 mod lost_database;
 mod metrics_reference;
+mod pools;
 #[path = "../../../longshore-store/tests/it/server.rs"]
 mod postgres;
 mod quickstart_programs;
