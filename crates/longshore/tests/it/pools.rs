@@ -2,11 +2,10 @@
 
 use std::{fs, path::Path};
 
-use tempfile::TempDir;
-
 use crate::{
     longshore, outcome,
     service_process::{Service, until},
+    standalone::folder_with,
 };
 
 const POOLED: &str = "
@@ -44,14 +43,6 @@ fn a_pool_is_made_by_command_while_its_task_waits_and_says_so() {
         let is_there = stdout.contains(expected) || stderr.contains(expected);
         assert!(is_there, "{line}\n{stdout}{stderr}");
     }
-}
-
-fn folder_with(files: &[(&str, &str)]) -> TempDir {
-    let folder = TempDir::new().unwrap();
-    for (name, text) in files {
-        fs::write(folder.path().join(name), text).unwrap();
-    }
-    folder
 }
 
 fn run(folder: &Path, more: &[&str]) -> (i32, String, String) {

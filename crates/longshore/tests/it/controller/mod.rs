@@ -14,6 +14,7 @@ mod open_files;
 mod paused;
 pub(crate) mod podops;
 mod probes;
+mod refused;
 mod replica;
 mod requests;
 mod secrets;
