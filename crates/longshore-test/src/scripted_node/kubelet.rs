@@ -176,10 +176,11 @@ impl Node {
                 })
             })
             .collect();
+        let now = seconds(self.clock.now());
         let mut patch = json!({"metadata": {"uid": target.uid}, "status": {
             "phase": phase,
-            "startTime": seconds(self.clock.now()),
-            "conditions": [{"type": "Ready", "status": ready}],
+            "startTime": now,
+            "conditions": [{"type": "Ready", "status": ready, "lastTransitionTime": now}],
             "containerStatuses": statuses,
         }});
         if let (Some(status), Value::Object(reason)) = (patch["status"].as_object_mut(), reason) {
