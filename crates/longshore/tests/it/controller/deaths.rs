@@ -44,7 +44,7 @@ const AT_ONCE: Death = Death {
     ..TOO_OFTEN
 };
 
-const DEATHS: [Death; 6] = [
+static DEATHS: [Death; 6] = [
     TOO_OFTEN,
     // Its retries are for failures of its own.
     Death {

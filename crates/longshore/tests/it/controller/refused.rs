@@ -92,8 +92,8 @@ async fn is_said(cluster: &TestCluster, board: &Board, words: &str) {
     let events: Api<Event> = Api::namespaced(cluster.admin.clone(), &cluster.namespace);
     let told = async {
         let is_told = |event: &Event| event.note.as_deref().is_some_and(quotes);
-        let list = || async { events.list(&ListParams::default()).await.unwrap().items };
-        while !list().await.iter().any(is_told) {
+        let all = ListParams::default();
+        while !events.list(&all).await.unwrap().iter().any(is_told) {
             tokio::time::sleep(Duration::from_millis(100)).await;
         }
     };
