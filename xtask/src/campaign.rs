@@ -100,7 +100,7 @@ const CAMPAIGNS: [Campaign; 11] = [
     },
     Campaign {
         name: "controller-kill",
-        purpose: "20 times SIGKILL on a controller, and on the leader of two, during 500 actions and a run of 200 tasks, on a real API server: each attempt one pod",
+        purpose: "20 times SIGKILL on a controller, and on the leader of two, during 500 actions and a run of 200 tasks, on a real API server: each launch one pod, programs that are killed launched no more often than is counted",
         run: controller_kill::run,
     },
     Campaign {
@@ -110,7 +110,7 @@ const CAMPAIGNS: [Campaign; 11] = [
     },
     Campaign {
         name: "actions-thousand",
-        purpose: "1,000 actions with cache, events and outputs on a real API server, undisturbed, with a late and a cut watch, and with 20 times SIGKILL: each attempt one pod, each change told, nothing left",
+        purpose: "1,000 actions with cache, events and outputs on a real API server, undisturbed, with a late and a cut watch, and with 20 times SIGKILL: each launch one pod, programs that are killed launched 3 times at most, each change told, nothing left",
         run: thousand::run,
     },
     Campaign {

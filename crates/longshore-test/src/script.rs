@@ -4,9 +4,11 @@ use std::{fmt, str::FromStr, time::Duration};
 
 /// What the container of one attempt does, as `run 3s exit 0`.
 ///
-/// Words: `run <time>` takes time; `exit <code>` ends it (default 0); `message <text to the end>` is its termination
-/// message; `oom` ends it for want of memory; `hang` never ends, and ignores SIGTERM until the grace period is over; `waiting <Reason>` never starts, as
-/// with an image that cannot be pulled. Attempts are separated by `|`; the last one holds for all that follow.
+/// Words: `run <time>` takes time; `exit <code>` ends it (default 0, and 137 where the program kills itself);
+/// `message <text to the end>` is its termination message; `oom` ends it for want of memory; `evicted <code>` ends it with
+/// this code because its node is short of memory; `hang` never ends, and ignores SIGTERM until the grace period is over;
+/// `waiting <Reason>` never starts, as with an image that cannot be pulled. Attempts are separated by `|`, and launches of
+/// an attempt by `;`; the last one holds for all that follow.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Script {
     /// How long the container runs.
@@ -24,6 +26,8 @@ pub enum End {
     Exit(i32),
     /// Killed for want of memory.
     OutOfMemory,
+    /// With this code, because its node evicts the pod.
+    Evicted(i32),
     /// The container does not end by itself.
     Hang,
     /// The container never starts, for this reason.
@@ -50,17 +54,18 @@ pub struct ScriptError {
 }
 
 impl Script {
-    /// The part of `text` for this attempt, counted from 1.
-    pub fn of_attempt(text: &str, attempt: usize) -> Result<Self, ScriptError> {
-        let parts: Vec<&str> = text.split('|').collect();
-        let index = attempt.saturating_sub(1).min(parts.len() - 1);
-        parts.get(index).copied().unwrap_or_default().parse()
+    /// The part of `text` for this launch of this attempt, both counted from 1.
+    pub fn of_launch(text: &str, attempt: usize, launch: usize) -> Result<Self, ScriptError> {
+        part(part(text, '|', attempt), ';', launch).parse()
     }
 
     /// Whether `text` starts like a script.
     pub fn is_script(text: &str) -> bool {
         let first = text.split_whitespace().next().unwrap_or_default();
-        ["run", "exit", "oom", "hang", "message", "waiting"].contains(&first)
+        [
+            "run", "exit", "oom", "evicted", "hang", "message", "waiting",
+        ]
+        .contains(&first)
     }
 }
 
@@ -85,6 +90,7 @@ impl FromStr for Script {
             match word {
                 "run" => script.time = time(value).ok_or_else(|| fail(value))?,
                 "exit" => script.end = End::Exit(value.parse().map_err(|_| fail(value))?),
+                "evicted" => script.end = End::Evicted(value.parse().map_err(|_| fail(value))?),
                 "waiting" => script.end = End::Waiting(value.to_owned()),
                 "oom" => {
                     script.end = End::OutOfMemory;
@@ -111,6 +117,7 @@ impl fmt::Display for Script {
         match &self.end {
             End::Exit(code) => write!(f, "exit {code}")?,
             End::OutOfMemory => f.write_str("oom")?,
+            End::Evicted(code) => write!(f, "evicted {code}")?,
             End::Hang => f.write_str("hang")?,
             End::Waiting(reason) => write!(f, "waiting {reason}")?,
         }
@@ -119,6 +126,13 @@ impl fmt::Display for Script {
             None => Ok(()),
         }
     }
+}
+
+/// The part of this number, counted from 1, or the last one.
+fn part(text: &str, separator: char, number: usize) -> &str {
+    let parts: Vec<&str> = text.split(separator).collect();
+    let index = number.saturating_sub(1).min(parts.len() - 1);
+    parts.get(index).copied().unwrap_or_default()
 }
 
 fn next_word(text: &str) -> (&str, &str) {
@@ -152,6 +166,7 @@ mod tests {
             "run 0ms exit 1 message {\"rows\": 3}",
             "run 250ms hang",
             "run 250ms oom",
+            "run 250ms evicted 137",
             "run 0ms waiting ErrImagePull",
         ] {
             assert_eq!(text.parse::<Script>().unwrap().to_string(), text);
@@ -164,8 +179,23 @@ mod tests {
     fn each_attempt_has_its_part_and_the_last_holds_on() {
         let text = "exit 1 | run 2s exit 0";
         let ends: Vec<_> = (1..=3)
-            .map(|attempt| Script::of_attempt(text, attempt).unwrap().end)
+            .map(|attempt| Script::of_launch(text, attempt, 1).unwrap().end)
             .collect();
         assert_eq!(ends, [End::Exit(1), End::Exit(0), End::Exit(0)]);
+    }
+
+    #[test]
+    fn each_launch_of_an_attempt_has_its_part_and_the_last_holds_on() {
+        let text = "evicted 143; exit 1 | exit 2; exit 3";
+        let end = |(attempt, launch)| Script::of_launch(text, attempt, launch).unwrap().end;
+        let ends = [(1, 1), (1, 2), (1, 3), (2, 1), (3, 2)].map(end);
+        let expected = [
+            End::Evicted(143),
+            End::Exit(1),
+            End::Exit(1),
+            End::Exit(2),
+            End::Exit(3),
+        ];
+        assert_eq!(ends, expected);
     }
 }

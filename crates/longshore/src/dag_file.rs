@@ -1,6 +1,7 @@
 //! DAG files: reading, checking, and showing what is wrong with them.
 
 use std::{
+    collections::BTreeMap,
     io,
     path::{Path, PathBuf},
 };
@@ -58,6 +59,29 @@ impl DagFile {
                 .map_err(|problems| problems.into_iter().collect());
         }
         self.check().map(drop)
+    }
+
+    /// The slots of the pools that its folder names, as in a DAG folder: the first file of pools counts.
+    pub(crate) fn pools(&self) -> Result<BTreeMap<String, i64>, CliError> {
+        for name in document::POOL_FILES {
+            let path = self.folder.join(name);
+            let text = match document::read_file(&path) {
+                Ok(text) => text,
+                Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
+                Err(source) => return Err(CliError::in_file(path, source)),
+            };
+            if !document::has_pools(&path, &text) {
+                continue;
+            }
+            let file = path.display().to_string();
+            let pools = document::parse_pools(&file, &text);
+            return pools.map_err(|problems| CliError::InvalidDag {
+                file,
+                problems: problems.into_iter().collect(),
+                text,
+            });
+        }
+        Ok(BTreeMap::new())
     }
 
     /// The kind of the Kubernetes object that it is; `None` for anything else.

@@ -3,6 +3,7 @@
 //! The command line hands over an [`Order`] and gets a [`Started`] run, whose state changes it follows to the [`End`].
 
 use std::{
+    collections::BTreeMap,
     fmt,
     num::NonZeroU32,
     path::{Path, PathBuf},
@@ -41,6 +42,7 @@ use crate::{
 
 mod cluster;
 pub(crate) mod database;
+mod pools;
 pub(crate) mod scheduling;
 mod watched_store;
 
@@ -51,6 +53,8 @@ pub(crate) struct Order {
     pub(crate) dag: Dag,
     /// Parameters, over the DAG's defaults.
     pub(crate) params: Map<String, Value>,
+    /// The slots of the pools that the folder of the DAG names.
+    pub(crate) pools: BTreeMap<String, i64>,
     /// A run to go on with; `None` starts a new run.
     pub(crate) resume: Option<String>,
     /// Pods at the same time.
@@ -130,6 +134,7 @@ pub(crate) struct TaskEnd {
 /// Starts a run, or goes on with one.
 pub(crate) async fn start(order: Order) -> Result<Started, CliError> {
     let engine = Engine::start(&order).await?;
+    pools::prepare(&engine.scheduling.dags, &order).await?;
     let mut changes = engine.scheduling.dags.changes();
     let has_workspace = order.dag.workspace.is_some();
     let run = match order.resume {

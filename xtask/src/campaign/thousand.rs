@@ -22,7 +22,7 @@ pub(super) fn run(options: &Options) -> Result<Value> {
         .to_str()
         .context("the path of the program is no UTF-8")?;
     let test = KillTest {
-        name: "controller::thousand::many_actions_end_right_with_one_pod_per_attempt_whatever_is_in_the_way",
+        name: "controller::thousand::many_actions_end_right_with_one_pod_per_launch_whatever_is_in_the_way",
         settings: vec![
             (
                 "LONGSHORE_TEST_KILLS",

@@ -27,8 +27,7 @@ use std::io;
 
 use serde_saphyr::{Error, MessageFormatter, UserMessageFormatter, budget::BudgetBreach};
 
-pub(crate) use pools::POOL_FILES;
-pub use pools::{has_pools, is_pool_file, parse_pools};
+pub use pools::{POOL_FILES, has_pools, is_pool_file, parse_pools};
 pub use problem::{Code, Problem, Problems};
 pub use text::{MAX_DOCUMENT_BYTES, kubernetes_kind, read_file, read_text};
 

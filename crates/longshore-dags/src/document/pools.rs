@@ -14,7 +14,7 @@ use super::{
 use crate::scheduler::limits::UNLIMITED;
 
 /// The names of files with pools, at the top of a DAG folder. The first one that is there counts.
-pub(crate) const POOL_FILES: [&str; 3] = ["pools.json", "pools.yaml", "pools.yml"];
+pub const POOL_FILES: [&str; 3] = ["pools.json", "pools.yaml", "pools.yml"];
 
 /// What a pool says about itself. `description` and `include_deferred` are Airflow's, and change nothing here: no task
 /// defers itself.

@@ -169,7 +169,7 @@ pub(super) struct Said<A> {
     pub(super) instant: Instant,
     pub(super) ticket: u64,
     pub(super) result: Result<A, AskError>,
-    /// Of a large answer.
+    /// What a large answer takes of the room for answers, until the answer is dropped.
     pub(super) _room: Option<Held>,
 }
 

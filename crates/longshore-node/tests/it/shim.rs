@@ -277,8 +277,10 @@ fn the_termination_message_is_the_file_or_the_end_of_the_log() {
         assert_eq!(rig.run_to_end(spec).message, "{\"rows\":3}");
 
         let mut rig = Rig::start(profile, "stay");
-        let mut spec = rig.shell("echo deep > /tmp/a/b; exit 0");
-        spec.termination.path = "/tmp/a/b".into();
+        // Not the name of what the machine may have there.
+        let path = format!("/tmp/termination-of-{}/b", std::process::id());
+        let mut spec = rig.shell(&format!("echo deep > {path}; exit 0"));
+        spec.termination.path = path.into();
         assert_eq!(rig.run_to_end(spec).message, "deep\n");
     });
     in_every_profile(|profile| {

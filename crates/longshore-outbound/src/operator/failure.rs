@@ -35,7 +35,7 @@ impl Error for ConnectFailure {
 pub(super) struct LastFailure(Arc<Mutex<Option<(Authority, ConnectFailure)>>>);
 
 impl LastFailure {
-    /// The reason, where it is one of this server.
+    /// Why the last connection to this server did not come about; `None` where the last failure is another server's.
     pub(super) fn of(&self, server: Option<&Authority>) -> Option<ConnectFailure> {
         let last = self.last();
         let (of, failure) = last.as_ref()?;
@@ -80,21 +80,15 @@ where
         let (server, last) = (uri.authority().cloned(), self.last.clone());
         let connecting = self.connector.call(uri);
         Box::pin(async move {
-            match (connecting.await, server) {
-                (Ok(connection), server) => {
-                    if let Some(server) = server {
-                        last.forget(&server);
-                    }
-                    Ok(connection)
-                }
-                (Err(error), server) => {
-                    let failure = ConnectFailure(error.into());
-                    if let Some(server) = server {
-                        last.note(server, failure.clone());
-                    }
-                    Err(failure)
+            let connected = connecting.await;
+            let connected = connected.map_err(|error| ConnectFailure(error.into()));
+            if let Some(server) = server {
+                match &connected {
+                    Ok(_) => last.forget(&server),
+                    Err(failure) => last.note(server, failure.clone()),
                 }
             }
+            connected
         })
     }
 }

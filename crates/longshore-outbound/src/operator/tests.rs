@@ -45,14 +45,7 @@ fn post(address: SocketAddr, path: &str, body: Bytes) -> Request<Full<Bytes>> {
 
 /// The libraries keep the text of the error only.
 fn is_not_permitted(error: &RequestError) -> bool {
-    let mut cause = error.source();
-    while let Some(error) = cause {
-        if error.to_string().contains(&NotPermitted.to_string()) {
-            return true;
-        }
-        cause = error.source();
-    }
-    false
+    words(error).contains(&NotPermitted.to_string())
 }
 
 /// A server of HTTP/2 that takes one request of a connection at a time, and answers each but the first when it is told.

@@ -2,7 +2,7 @@
 
 use std::{error::Error as _, fs, path::Path};
 
-use longshore_store::{Changes, OpenError, RunStore, Store};
+use longshore_store::{Catalog, Changes, OpenError, RunFilter, RunStore, Store, TaskFilter};
 use sqlx::{
     AssertSqlSafe, ConnectOptions as _, Connection as _, Row as _, SqliteConnection,
     sqlite::SqliteConnectOptions,
@@ -100,6 +100,20 @@ async fn a_database_in_use_is_refused_until_it_is_closed() {
     assert_eq!(error.to_string(), expected);
     store.close().await;
     Store::open(&path).await.unwrap();
+}
+
+/// A list has as many rows as its page, and a document may have megabytes.
+#[tokio::test]
+async fn no_list_reads_a_document() {
+    let (_directory, path) = closed_database().await;
+    execute(&path, "UPDATE document SET body = 'no JSON'").await;
+    let store = Store::open(&path).await.unwrap();
+    let runs = store.runs(&RunFilter::default()).await.unwrap();
+    let one = store.listed_run(&runs[0].key).await.unwrap();
+    assert_eq!((runs.len(), one.as_ref()), (1, Some(&runs[0])));
+    let tasks = store.task_instances(&TaskFilter::default()).await.unwrap();
+    assert_eq!(tasks.len(), 300);
+    assert!(store.newest_runs().await.unwrap().is_empty());
 }
 
 #[tokio::test]

@@ -226,6 +226,7 @@ stories! {
 everything {
     a_success_survives_everything: SUCCESS,
     retries_survive_everything: RETRY,
+    programs_that_kill_themselves_survive_everything: KILLED,
     a_deleted_pod_survives_everything: POD_DELETED,
     an_abort_survives_everything: ABORTED,
     an_early_abort_survives_everything: ABORTED_AT_ONCE,
@@ -249,6 +250,7 @@ everything {
     what_others_write_survives_everything: WRITTEN_ALONG,
 }
 crashes {
+    an_eviction_survives_every_crash: DISRUPTED,
     operators_survive_every_crash: OPERATORS,
     more_operators_survive_every_crash: MORE_OPERATORS,
     failing_heads_survive_every_crash: HEADS_FAIL,

@@ -256,11 +256,14 @@ fn head_name(kind: &str, object: &str) -> String {
     }
 }
 
-/// Makes the head pod of a first attempt, which fails, or cannot begin where the name says `stuck`.
+/// Makes the head pod of a first attempt, which fails, or cannot begin where the name says `stuck`, or may yet begin where
+/// it says `late`.
 async fn make_head(place: &Place, kind: &ApiResource, object: &DynamicObject) {
     let name = object.name_any();
     let script = if name.contains("stuck") {
         "waiting InvalidImageName"
+    } else if name.contains("late") {
+        "waiting CreateContainerError"
     } else {
         "run 2s exit 1"
     };

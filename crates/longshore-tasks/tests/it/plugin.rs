@@ -1,12 +1,12 @@
-//! A plugin as small as can be, and one whose aborts keep what they stop.
+//! A plugin as small as can be, one whose aborts keep what they stop, and the one of production.
 
 use std::sync::Arc;
 
 use jiff::Timestamp;
 use longshore_core::Resource;
 use longshore_plugins::{
-    AbortBehavior, BuildError, ErrorKind, Phase, PhaseInfo, Plugin, PluginProperties, Runner,
-    TaskContext,
+    AbortBehavior, BuildError, Config, ErrorKind, Phase, PhaseInfo, Plugin, PluginProperties,
+    Runner, TaskContext,
 };
 use longshore_tasks::Plugins;
 use serde_json::{Value, json};
@@ -23,6 +23,27 @@ pub(crate) struct PodPlugin;
 /// The same for a pod that outlives its action: an abort asks the program to stop, and leaves the pod to it.
 #[derive(Debug)]
 struct KeptPod;
+
+/// Every task as the pod that it is in production, judged as there.
+#[derive(Debug)]
+pub(crate) struct RealPods(Arc<dyn Plugin>);
+
+impl RealPods {
+    pub(crate) fn new() -> Self {
+        let config = Arc::new(Config::default());
+        Self(Arc::new(longshore_plugins::PodPlugin::new(config)))
+    }
+}
+
+impl Plugins for RealPods {
+    fn resolve(&self, _: &str) -> Option<Runner> {
+        Some(Runner::Resource(self.0.clone()))
+    }
+
+    fn makers(&self) -> Vec<Arc<dyn Plugin>> {
+        vec![self.0.clone()]
+    }
+}
 
 impl Plugins for PodPlugin {
     fn resolve(&self, task_type: &str) -> Option<Runner> {

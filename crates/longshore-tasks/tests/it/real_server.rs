@@ -16,11 +16,12 @@ use serde_json::json;
 use crate::{
     laws::STORIES,
     stories::{self, Story},
+    takeover,
     world::{World, actions, install},
 };
 
 /// A list that shrinks fails here.
-const N_SCENARIOS: usize = 31;
+const N_SCENARIOS: usize = 33;
 /// The stories that are not played here: a collection takes minutes, by labels that have no seconds; operators bring
 /// kinds that all namespaces share.
 const LEFT_OUT: [&str; 9] = [
@@ -148,6 +149,35 @@ fn stories_end_on_a_real_server_as_on_the_embedded_cluster() {
         }))
         .await;
     });
+}
+
+/// The table of takeovers, as far as it is about pods.
+#[test]
+fn pods_of_the_peer_go_on_on_a_real_server_and_none_is_made_beside_them() {
+    let Some(server) = RealServer::given() else {
+        return;
+    };
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .enable_all()
+        .build()
+        .unwrap();
+    runtime.block_on(async {
+        introduce(&server).await;
+        let taken_over = take_over(server.clone());
+        play_all([("takeover of pods".to_owned(), taken_over)]).await;
+    });
+}
+
+async fn take_over(server: RealServer) -> Result<(), String> {
+    let namespace = RealNamespace::create(&server, "takeover").await.unwrap();
+    let place = namespace.place();
+    let world = World::real(place.clone(), &[]);
+    let ended = tokio::spawn(takeover::pods_go_on(world)).await;
+    remove_actions(&place).await;
+    let removed = namespace.remove().await.map_err(|error| error.to_string());
+    ended.map_err(|error| error.to_string())?;
+    removed
 }
 
 /// Makes the server know TaskActions.

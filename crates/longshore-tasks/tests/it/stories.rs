@@ -8,7 +8,7 @@ use kube::{
     api::{DeleteParams, ListParams, Patch, PatchParams, PostParams},
     core::DynamicObject,
 };
-use longshore_proto::flyteidl2::workflow::ConditionAction;
+use longshore_proto::flyteidl2::{core::TaskTemplate, workflow::ConditionAction};
 use longshore_tasks::{Collection, TasksConfig, data::Owed};
 use longshore_test::{Place, faults::Rule, pod};
 use prost::Message;
@@ -16,9 +16,12 @@ use serde_json::{Value, json};
 
 use crate::{
     operators,
-    plugin::KEPT,
+    plugin::{KEPT, RealPods},
     world::{World, action, apply, base64, delete_action, set_template, template},
 };
+
+/// The task type whose pods have no primary container.
+const RAW: &str = "raw-container";
 
 /// How the labels begin that somebody else writes.
 pub(crate) const WRITER: &str = "writer.example.test/";
@@ -33,6 +36,8 @@ pub(crate) struct Story {
     pub(crate) people: People,
     /// Whether the types of actions follow from their names, and operators and a connector are there.
     pub(crate) has_operators: bool,
+    /// Whether pods are made and judged by the plugin of production.
+    pub(crate) has_real_pods: bool,
     /// What is configured.
     pub(crate) configure: fn(&mut TasksConfig),
 }
@@ -73,6 +78,7 @@ impl Story {
             rules: &[],
             people: People::Watch,
             has_operators: false,
+            has_real_pods: false,
             configure: |_| {},
         }
     }
@@ -84,6 +90,13 @@ impl Story {
     pub(crate) const fn with_operators(self) -> Self {
         Self {
             has_operators: true,
+            ..self
+        }
+    }
+
+    const fn with_real_pods(self) -> Self {
+        Self {
+            has_real_pods: true,
             ..self
         }
     }
@@ -119,6 +132,9 @@ impl Story {
             world.plugins = Arc::new(operators::plugins());
             operators::start(&place, &world.seen).await;
         }
+        if self.has_real_pods {
+            world.plugins = Arc::new(RealPods::new());
+        }
         if self.has_operators {
             world.cache.leave_inputs(&operators::inputs()).await;
         }
@@ -130,12 +146,19 @@ impl Story {
     }
 
     fn action(&self, name: &str, retries: u32, script: &str) -> Value {
-        let action = self.spoiled(action(name, retries, script));
+        let mut action = self.spoiled(action(name, retries, script));
         if self.has_operators {
-            operators::typed(action, retries)
-        } else {
-            action
+            return operators::typed(action, retries);
         }
+        if name.starts_with("raw") {
+            let template = TaskTemplate {
+                r#type: RAW.to_owned(),
+                ..template(name, retries, Owed::Nothing)
+            };
+            action["spec"]["taskType"] = RAW.into();
+            set_template(&mut action, &template);
+        }
+        action
     }
 
     fn spoiled(&self, mut action: Value) -> Value {
@@ -292,6 +315,25 @@ pub(crate) const RETRY: Story = Story::of(
         ("never", 1, "run 1s exit 1"),
     ],
 );
+/// Programs that kill themselves each time. Where the pod has a primary container, as those of the SDK, the system is
+/// taken to have done it.
+pub(crate) const KILLED: Story = Story::of(
+    "killed",
+    &[
+        ("killed", 1, "run 2s exit 137"),
+        ("raw-killed", 1, "run 2s exit 137"),
+    ],
+)
+.with_real_pods();
+/// One pod is evicted and its task has no retries; another one needs more memory than it may have.
+pub(crate) const DISRUPTED: Story = Story::of(
+    "disrupted",
+    &[
+        ("evicted", 0, "run 2s evicted 143; run 2s exit 0"),
+        ("too-large", 1, "run 2s oom | run 2s exit 0"),
+    ],
+)
+.with_real_pods();
 pub(crate) const POD_DELETED: Story =
     Story::of("pod deleted", &[("gone", 0, "run 60s exit 0")]).while_people(People::DeletePod);
 pub(crate) const ABORTED: Story = Story::of(

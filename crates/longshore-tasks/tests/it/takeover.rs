@@ -118,6 +118,11 @@ async fn begin(world: &World, name: &str) {
 async fn go_on(world: &World) -> Vec<(String, String)> {
     let process = Faults::none().start();
     let _ = tokio::time::timeout(Duration::from_secs(200), Box::pin(world.run(&process))).await;
+    ends(world).await
+}
+
+/// How each action stands, by name.
+async fn ends(world: &World) -> Vec<(String, String)> {
     let ended = world.actions().await;
     let ends = ended.iter().map(|action| {
         let name = action["metadata"]["name"].as_str().unwrap().to_owned();
@@ -206,6 +211,44 @@ async fn a_launch_of_the_peer_after_system_failures_is_adopted_or_made_once() {
     assert_eq!(world.seen.count(), of_operators.count());
     assert_eq!(world.seen.repeated(), [""; 0]);
     let history = world.node.history();
+    let repeated = history.repeated(|run| Some(run.pod.clone()));
+    assert!(repeated.is_empty(), "{repeated:?}");
+}
+
+/// The pods of the peer in each phase, without system failures and after some: they are there, or were about to be made.
+/// Ends when all actions have, and each has run one pod.
+pub(crate) async fn pods_go_on(world: World) {
+    let of_pods = launches_after_failures().into_iter();
+    let of_pods = of_pods.filter(|(maker, ..)| *maker == "pod");
+    let first = (0..PHASES.len()).map(|n| ("pod", 0, true, n));
+    let mut names = Vec::new();
+    for (maker, n_failures, is_made, n) in first.chain(of_pods) {
+        let (launch, phase) = PHASES[n];
+        let name = format!("{maker}-{n_failures}-{is_made}-{n}");
+        begin(&world, &name).await;
+        let recorded = match launch {
+            Launch::NotStarted => Vec::new(),
+            Launch::Started => state(launch, phase).encode(),
+        };
+        let uid = record_after(&world, &name, &recorded, phase, n_failures).await;
+        if is_made {
+            make(&world, &name, &uid).await;
+        }
+        names.push(name);
+    }
+    let process = Faults::none().start();
+    let have_ended = async {
+        while ends(&world).await != completed(&names) {
+            tokio::time::sleep(Duration::from_millis(500)).await;
+        }
+    };
+    let in_time = tokio::select! {
+        () = Box::pin(world.run(&process)) => Ok(()),
+        in_time = tokio::time::timeout(Duration::from_secs(120), have_ended) => in_time,
+    };
+    assert!(in_time.is_ok(), "{:?}", ends(&world).await);
+    let history = world.node.history();
+    assert_eq!(history.runs().len(), names.len());
     let repeated = history.repeated(|run| Some(run.pod.clone()));
     assert!(repeated.is_empty(), "{repeated:?}");
 }

@@ -187,6 +187,54 @@ async fn a_receiver_that_drops_repeats_keeps_the_events_of_each_launch() {
     assert_eq!(counted, [2, 2], "{kept:?}");
 }
 
+/// A program that kills itself in every launch: 4 launches, 1 s, 2 s and 4 s apart, and no attempt more.
+#[tokio::test(start_paused = true)]
+async fn launches_of_a_program_that_kills_itself_are_counted_and_back_off_and_end() {
+    let world = stories::KILLED.world().await;
+    let process = Faults::none().start();
+    let _ = tokio::time::timeout(Duration::from_secs(600), world.run(&process)).await;
+    let history = world.node.history();
+    let of = |name: &str| {
+        let runs = history.runs().iter();
+        let runs = runs.filter(|run| run.pod.ends_with(&format!("/{name}")));
+        runs.collect::<Vec<_>>()
+    };
+    let runs = of("killed-0");
+    let waits = runs.windows(2).map(|pair| {
+        let wait = pair[1].started_at.duration_since(pair[0].ended_at.unwrap());
+        wait.as_secs()
+    });
+    assert_eq!(waits.collect::<Vec<_>>(), [1, 2, 4]);
+    let n_others =
+        ["killed-1", "raw-killed-0", "raw-killed-1", "raw-killed-2"].map(|it| of(it).len());
+    assert_eq!(n_others, [0, 1, 1, 0]);
+}
+
+/// Its operator says that it runs, and nobody touches the pod any more.
+#[tokio::test(start_paused = true)]
+async fn a_head_pod_that_does_not_start_ends_its_task_after_its_grace_period() {
+    const LATE: [(&str, u32, &str); 5] = [
+        ("spark-head-late", 0, ""),
+        ("ray-head-late", 0, ""),
+        ("dask-head-late", 0, ""),
+        ("torch-head-late", 0, ""),
+        ("set-head-late", 0, ""),
+    ];
+    let world = Story::of("late heads", &LATE)
+        .with_operators()
+        .world()
+        .await;
+    let process = Faults::none().start();
+    for (seconds, n_ended) in [(150, 0), (150, LATE.len())] {
+        let time = Duration::from_secs(seconds);
+        let _ = tokio::time::timeout(time, Box::pin(world.run(&process))).await;
+        let ends: Vec<_> = world.actions().await.iter().filter_map(ending).collect();
+        assert_eq!(ends.len(), n_ended, "{ends:?}");
+        let is_late = |end: &String| end.contains("Grace period [3m0s] exceeded");
+        assert!(ends.iter().all(is_late), "{ends:?}");
+    }
+}
+
 /// The job of an attempt that ran for too long does not go on, neither beside the next one nor after the last one.
 #[tokio::test(start_paused = true)]
 async fn a_job_of_a_connector_is_ended_when_its_timeout_is_over() {

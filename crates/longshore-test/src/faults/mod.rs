@@ -158,6 +158,19 @@ impl Faults {
         self.state().points.clone()
     }
 
+    /// The points right behind another one, in the same instant.
+    pub fn further_points(&self) -> BTreeSet<Point> {
+        let state = self.state();
+        let reached: Vec<_> = state.points.iter().zip(&state.reached_at).collect();
+        let pairs = reached.windows(2).filter_map(|pair| {
+            let [(_, was), (point, is)] = pair else {
+                return None;
+            };
+            (was == is).then(|| (*point).clone())
+        });
+        pairs.collect()
+    }
+
     /// Whether the plan has a fault at this point.
     pub fn strikes_at(&self, point: &Point) -> bool {
         self.shared.plan.at.iter().any(|(at, _)| at == point)
@@ -383,5 +396,26 @@ impl Pass {
             Some(Fault::KillBefore | Fault::KillAfter | Fault::Refuse(_) | Fault::Delay(_))
             | None => Ok(()),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn all_points_of_an_instant_but_the_first_one_are_further_ones() {
+        let faults = Faults::new(FaultPlan::none());
+        let process = faults.start();
+        for what in ["list pods", "create pods", "", "get pods", "commit"] {
+            match what {
+                "" => tokio::time::sleep(Duration::from_secs(1)).await,
+                what => process.effect(what, async {}).await.unwrap(),
+            }
+        }
+        let further = [Point::new("create pods", 1), Point::new("commit", 1)];
+        assert_eq!(faults.further_points(), BTreeSet::from(further));
     }
 }

@@ -60,11 +60,15 @@ pub(super) fn cases<S: Scenario>(scenario: &S, reference: &Run) -> Vec<Case> {
     cases
 }
 
-/// What can go wrong at a point of this run.
+/// What can go wrong at a point of this run. A kill before a point right behind another one is the kill after that one
+/// or, where that is a read, before it: between the two, the process has only learned what it forgets.
 pub(super) fn faults_at<S: Scenario>(scenario: &S, run: &Run, point: &Point) -> Vec<Fault> {
     let is_request = run.requests.contains(&point.what) && !point.is_read();
     let is_late = is_request && scenario.may_land_late(point);
+    let is_kill_again =
+        |fault: &Fault| *fault == Fault::KillBefore && run.further_points.contains(point);
     let faults = faults_for(point).iter().copied();
+    let faults = faults.filter(|fault| !is_kill_again(fault));
     faults.chain(is_late.then(|| lands_late(point))).collect()
 }
 

@@ -196,6 +196,8 @@ pub struct Run {
     pub points: Vec<Point>,
     /// The effects that are requests, which can land late.
     pub requests: BTreeSet<String>,
+    /// The points right [behind another one](Faults::further_points).
+    pub further_points: BTreeSet<Point>,
     /// What the controller did [to recover](Faults::recovery) from the first fault.
     pub recovery: Vec<Point>,
     /// The writes after the world should have been at rest; none where a fault struck then.
@@ -374,6 +376,7 @@ async fn run<S: Scenario>(scenario: &S, faults: Faults) -> Run {
         watch_events: faults.watch_events(),
         log: faults.log(),
         requests: faults.requests(),
+        further_points: faults.further_points(),
         recovery: faults.recovery(),
         warnings: Vec::new(),
         is_runaway: faults.is_runaway(),

@@ -4,6 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Pod;
+use longshore_api::tasks::ANNOTATION_LAUNCH;
 use longshore_core::{ObjectRef, PatchKind, Resource};
 use longshore_kit::{Answer, ApiError, Requests, cache::reference};
 use serde_json::{Value, json};
@@ -88,6 +89,18 @@ impl Node {
             return;
         };
         (self.config.at_the_end)(pod, code);
+        self.write_end(pod, target, &script, code, started_at).await;
+    }
+
+    /// The container has ended with this code.
+    async fn write_end(
+        &self,
+        pod: &Pod,
+        target: &ObjectRef,
+        script: &Script,
+        code: i32,
+        started_at: Timestamp,
+    ) {
         let now = self.clock.now();
         lock(&self.history).end(target.uid.as_deref().unwrap_or_default(), Some(code), now);
         let terminated = json!({"terminated": {
@@ -101,8 +114,14 @@ impl Node {
             "startedAt": seconds(started_at),
             "finishedAt": seconds(now),
         }});
-        let phase = if code == 0 { "Succeeded" } else { "Failed" };
-        self.write_status(pod, target, phase, &terminated).await;
+        let is_evicted = script.end == End::Evicted(code);
+        let phase = match code {
+            0 if !is_evicted => "Succeeded",
+            _ => "Failed",
+        };
+        let reason = if is_evicted { evicted() } else { json!({}) };
+        self.write_status_because(pod, target, phase, &terminated, reason)
+            .await;
     }
 
     /// The pod has run for as long as it may.
@@ -157,10 +176,11 @@ impl Node {
                 })
             })
             .collect();
+        let now = seconds(self.clock.now());
         let mut patch = json!({"metadata": {"uid": target.uid}, "status": {
             "phase": phase,
-            "startTime": seconds(self.clock.now()),
-            "conditions": [{"type": "Ready", "status": ready}],
+            "startTime": now,
+            "conditions": [{"type": "Ready", "status": ready, "lastTransitionTime": now}],
             "containerStatuses": statuses,
         }});
         if let (Some(status), Value::Object(reason)) = (patch["status"].as_object_mut(), reason) {
@@ -196,7 +216,7 @@ async fn run(pod: &Pod, script: &Script, termination: &mut watch::Receiver<Told>
     let by_itself = async {
         tokio::time::sleep(script.time).await;
         match &script.end {
-            End::Exit(code) => *code,
+            End::Exit(code) | End::Evicted(code) => *code,
             End::OutOfMemory => SIGKILL,
             End::Hang | End::Waiting(_) => std::future::pending().await,
         }
@@ -237,7 +257,31 @@ async fn overrun(mut told: watch::Receiver<Told>) {
     }
 }
 
-/// Where the script of a pod stands, and the part for this attempt.
+/// What a kubelet says of a pod that it ends because its node is short of memory.
+fn evicted() -> Value {
+    let message = "The node was low on resource: memory.";
+    json!({
+        "reason": "Evicted",
+        "message": message,
+        "conditions": [
+            {"type": "Ready", "status": "False"},
+            {
+                "type": "DisruptionTarget", "status": "True",
+                "reason": "TerminationByKubelet", "message": message,
+            },
+        ],
+    })
+}
+
+/// Which launch of its attempt a pod of a TaskAction is, counted from 1; 1 for other pods.
+fn launch_of(pod: &Pod) -> usize {
+    let annotations = pod.metadata.annotations.as_ref();
+    let launch = annotations.and_then(|annotations| annotations.get(ANNOTATION_LAUNCH));
+    let n_before = launch.and_then(|launch| launch.rsplit('/').next()?.parse::<usize>().ok());
+    n_before.unwrap_or(0) + 1
+}
+
+/// Where the script of a pod stands, and the part for this attempt and its launch.
 fn script_of(pod: &Pod, attempt: usize) -> Script {
     let annotations = pod.metadata.annotations.as_ref();
     let annotation = annotations.and_then(|annotations| annotations.get(ANNOTATION_SCRIPT));
@@ -256,7 +300,7 @@ fn script_of(pod: &Pod, attempt: usize) -> Script {
             .and_then(|variable| variable.value.clone())
             .or(command)
     });
-    let script = text.map(|text| Script::of_attempt(&text, attempt));
+    let script = text.map(|text| Script::of_launch(&text, attempt, launch_of(pod)));
     match script.transpose() {
         Ok(script) => script.unwrap_or_default(),
         Err(error) => {

@@ -26,6 +26,7 @@ async fn pods_run_their_scripts() {
     let table = [
         ("good", "run 3s exit 0 message {\"rows\": 3}"),
         ("bad", "exit 0 | exit 7"),
+        ("moved", "run 1s evicted 137"),
         ("stuck", "hang"),
         ("imageless", "waiting ErrImagePull"),
     ];
@@ -39,9 +40,14 @@ async fn pods_run_their_scripts() {
     let state = async |name: &str| phase_and_code(&pods.get(name).await.unwrap());
     assert_eq!(state("good").await, ("Succeeded".to_owned(), Some(0)));
     assert_eq!(state("bad").await, ("Failed".to_owned(), Some(7)));
+    assert_eq!(state("moved").await, ("Failed".to_owned(), Some(137)));
     assert_eq!(state("stuck").await, ("Running".to_owned(), None));
     assert_eq!(state("imageless").await, ("Pending".to_owned(), None));
-    assert_eq!(node.history().runs().len(), 3);
+    assert_eq!(node.history().runs().len(), 4);
+    let moved = pods.get("moved").await.unwrap().status.unwrap();
+    assert_eq!(moved.reason.as_deref(), Some("Evicted"));
+    let mut conditions = moved.conditions.iter().flatten();
+    assert!(conditions.any(|it| it.type_ == "DisruptionTarget" && it.status == "True"));
     let good = pods.get("good").await.unwrap();
     let statuses = good.status.unwrap().container_statuses.unwrap();
     let terminated = statuses[0].state.clone().unwrap().terminated.unwrap();

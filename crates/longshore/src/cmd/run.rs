@@ -86,7 +86,9 @@ pub(crate) struct RunArgs {
 
 /// Runs the file and follows it to its end.
 pub(crate) fn run(args: &RunArgs, globals: &Globals) -> Result<Exit, CliError> {
-    let dag = DagFile::read(&args.file)?.into_dag()?;
+    let file = DagFile::read(&args.file)?;
+    let pools = file.pools()?;
+    let dag = file.into_dag()?;
     let params = known_params(&args.params, &dag)?;
     let tasks = board_tasks(&dag);
     let ids: Vec<String> = tasks.iter().map(|task| task.id.clone()).collect();
@@ -106,6 +108,7 @@ pub(crate) fn run(args: &RunArgs, globals: &Globals) -> Result<Exit, CliError> {
         let order = Order {
             dag,
             params,
+            pools,
             resume: args.resume.clone(),
             parallelism: args.parallelism,
             data_dir: place,

@@ -42,6 +42,8 @@ const DATA_DIR_LOCKED_HELP: &str =
     "wait for it to end, or choose another with --data-dir DIR or --ephemeral";
 const DATA_DIR_OF_OTHERS_HELP: &str = "run it as that user, or choose a directory of your own with --data-dir DIR: the owner of a directory reads all that is in it";
 const DATABASE_URL_FILE_HELP: &str = "write postgres://USER:PASSWORD@HOST/NAME, and nothing else, into the file that --database-url-file or LONGSHORE_DATABASE_URL_FILE names";
+const OTHER_VERSION_HELP: &str =
+    "undo the change of the file to go on with the run, or leave out --resume to start a new one";
 const NOT_PRINTED_HELP: &str =
     "make room where stdout goes, and repeat the command; what it did besides is done";
 const ENGINE_HELP: &str = "the log of this command has more: longshore.log in the data directory";
@@ -154,6 +156,16 @@ pub(crate) enum CliError {
     NotConfirmed { what: String },
     #[error("run {run_id} was started with another version of the DAG {dag_id}")]
     OtherVersion { dag_id: String, run_id: String },
+    #[error(
+        "task {task_id} would wait for ever: it takes {wanted} of the slots of pool {pool}, which {}",
+        of_pool(*has)
+    )]
+    NoSlots {
+        task_id: String,
+        pool: String,
+        wanted: u32,
+        has: Option<i64>,
+    },
     #[error("the output could not be written")]
     NotPrinted { source: io::Error },
     #[error("internal error at {place}")]
@@ -175,6 +187,7 @@ impl CliError {
             Self::UnknownParam { .. } => "LS1382",
             Self::UnknownRun { .. } => "LS1383",
             Self::OtherVersion { .. } => "LS1384",
+            Self::NoSlots { .. } => "LS1385",
             Self::DataDirUnusable { .. } => "LS1701",
             Self::DataDirLocked { .. } => "LS1702",
             Self::DataDirOfOthers { .. } => "LS1707",
@@ -227,10 +240,8 @@ impl CliError {
                 "leave out --resume to start a new run; --data-dir says where to look for old ones"
                     .to_owned()
             }
-            Self::OtherVersion { .. } => {
-                "undo the change of the file to go on with the run, or leave out --resume to start a new one"
-                    .to_owned()
-            }
+            Self::OtherVersion { .. } => OTHER_VERSION_HELP.to_owned(),
+            Self::NoSlots { pool, wanted, .. } => no_slots_help(pool, *wanted),
             Self::DataDirUnusable { .. } => {
                 "make it writable, choose another with --data-dir DIR, or leave nothing behind with --ephemeral"
                     .to_owned()
@@ -296,6 +307,7 @@ impl CliError {
             Self::FileUnreadable { .. }
             | Self::InvalidDag { .. }
             | Self::OtherVersion { .. }
+            | Self::NoSlots { .. }
             | Self::DataDirUnusable { .. }
             | Self::DataDirLocked { .. }
             | Self::DataDirOfOthers { .. }
@@ -421,6 +433,18 @@ fn database_replaced_help(known: &Path) -> String {
          empty database although tasks may run twice, remove {}",
         known.display()
     )
+}
+
+/// What a pool has that has not enough.
+fn of_pool(slots: Option<i64>) -> String {
+    match slots {
+        Some(slots) => format!("has {slots}"),
+        None => "does not exist".to_owned(),
+    }
+}
+
+fn no_slots_help(pool: &str, wanted: u32) -> String {
+    format!("write `{pool}: {{slots: {wanted}}}`, or more, into pools.yaml beside the DAG file")
 }
 
 fn unreadable_help(source: &io::Error) -> &'static str {

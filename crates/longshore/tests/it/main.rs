@@ -26,6 +26,7 @@ mod lint;
 mod lost_database;
 mod metrics_reference;
 mod pod_network;
+mod pools;
 #[path = "../../../longshore-store/tests/it/server.rs"]
 mod postgres;
 mod quickstart_programs;

@@ -48,7 +48,7 @@ tasks:
     command: [sh, -c, 'cd "$LONGSHORE_WORKSPACE"; echo "start $LONGSHORE_TRY_NUMBER" >> ran; echo begun; while [ ! -e go ]; do sleep 0.05; done; echo over; echo end >> ran']
 "#;
 
-fn folder_with(files: &[(&str, &str)]) -> TempDir {
+pub(crate) fn folder_with(files: &[(&str, &str)]) -> TempDir {
     let folder = TempDir::new().unwrap();
     for (name, text) in files {
         fs::write(folder.path().join(name), text).unwrap();

@@ -1,7 +1,7 @@
 //! TaskActions of a test, and every pod that was ever made for them.
 
 use std::{
-    collections::{BTreeMap, BTreeSet},
+    collections::BTreeMap,
     pin::pin,
     sync::{Arc, Mutex},
     time::Duration,
@@ -9,6 +9,7 @@ use std::{
 
 use base64::{Engine, prelude::BASE64_STANDARD};
 use futures::StreamExt;
+use jiff::Timestamp;
 use k8s_openapi::{
     api::core::v1::Pod,
     apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition,
@@ -35,12 +36,17 @@ const STEP: Duration = Duration::from_millis(100);
 
 /// A TaskAction without outputs, whose pods run this script.
 pub(crate) fn action(name: &str, retries: u32, script: &str) -> Value {
+    action_of("container", name, retries, script)
+}
+
+/// The same with this task type. The pods of `raw-container` have no primary container.
+pub(crate) fn action_of(task_type: &str, name: &str, retries: u32, script: &str) -> Value {
     let template = TaskTemplate {
         id: Some(Identifier {
             name: "task".to_owned(),
             ..Identifier::default()
         }),
-        r#type: "container".to_owned(),
+        r#type: task_type.to_owned(),
         metadata: Some(TaskMetadata {
             retries: Some(RetryStrategy {
                 retries,
@@ -60,7 +66,7 @@ pub(crate) fn action(name: &str, retries: u32, script: &str) -> Value {
         "kind": flyte::KIND,
         "metadata": {"name": name, "annotations": {ANNOTATION_SCRIPT: script}},
         "spec": {
-            "runName": "r", "project": "p", "domain": "d", "actionName": name, "taskType": "container",
+            "runName": "r", "project": "p", "domain": "d", "actionName": name, "taskType": task_type,
             "inputUri": "file:///nowhere/inputs.pb",
             "runOutputBase": format!("file:///nowhere/{name}"),
             "taskTemplate": BASE64_STANDARD.encode(template.encode_to_vec()),
@@ -228,9 +234,10 @@ impl Drop for Board {
     }
 }
 
-/// The uids of all pods that ever were in a namespace, by their launch, as a watch of its own has shown them.
+/// All pods that ever were in a namespace, by their launch, as a watch of its own has shown them: their uids, and when each
+/// was created.
 pub(crate) struct PodRecord {
-    pods: Arc<Mutex<BTreeMap<String, BTreeSet<String>>>>,
+    pods: Arc<Mutex<BTreeMap<String, BTreeMap<String, Timestamp>>>>,
     task: AbortHandle,
 }
 
@@ -242,18 +249,19 @@ impl PodRecord {
     /// Of this namespace.
     pub(crate) fn of(client: Client, namespace: &str) -> Self {
         let api: Api<Pod> = Api::namespaced(client, namespace);
-        let pods = Arc::new(Mutex::new(BTreeMap::<_, BTreeSet<_>>::new()));
+        let pods = Arc::new(Mutex::new(BTreeMap::<_, BTreeMap<_, _>>::new()));
         let seen = Arc::clone(&pods);
         let record = async move {
             let mut updates = pin!(ListWatch::new(api).into_cache(Cache::new()));
             while let Some(update) = updates.next().await {
                 if let Some(pod) = update.into_object() {
                     let uid = pod.uid().unwrap_or_default();
+                    let created_at = pod.creation_timestamp().unwrap().0;
                     seen.lock()
                         .unwrap()
                         .entry(launch(&pod))
                         .or_default()
-                        .insert(uid);
+                        .insert(uid, created_at);
                 }
             }
         };
@@ -262,16 +270,45 @@ impl PodRecord {
     }
 
     /// Launches that have a pod.
-    pub(crate) fn n_attempts(&self) -> usize {
+    pub(crate) fn n_launches_of_all(&self) -> usize {
         self.pods.lock().unwrap().len()
     }
 
     pub(crate) fn n_pods(&self) -> usize {
-        self.pods.lock().unwrap().values().map(BTreeSet::len).sum()
+        self.pods.lock().unwrap().values().map(BTreeMap::len).sum()
+    }
+
+    /// Launches of this action that have a pod, over all of its attempts.
+    pub(crate) fn n_launches(&self, action: &Value) -> usize {
+        let uid = action["metadata"]["uid"].as_str().unwrap();
+        let pods = self.pods.lock().unwrap();
+        let launches = pods.keys().filter(|launch| launch.starts_with(uid));
+        launches.count()
+    }
+
+    /// Each launch of an attempt came after the back-off of the system failures before it: 1 s, 2 s, 4 s. Times of creation
+    /// have whole seconds, which differ by no less than the whole seconds in between.
+    #[track_caller]
+    pub(crate) fn assert_launches_back_off(&self) {
+        let pods = self.pods.lock().unwrap();
+        let created_at = |launch: &str| pods.get(launch)?.values().min().copied();
+        for launch in pods.keys() {
+            let (attempt, n) = launch.rsplit_once('/').unwrap();
+            let n: u32 = n.parse().unwrap();
+            let before = n.checked_sub(1).map(|n| format!("{attempt}/{n}"));
+            if let Some(before) = before {
+                let before = created_at(&before).unwrap();
+                let wait = created_at(launch).unwrap().duration_since(before);
+                assert!(
+                    wait.as_secs() >= 1_i64 << (n - 1),
+                    "{launch} came after {wait:#}"
+                );
+            }
+        }
     }
 
     #[track_caller]
-    pub(crate) fn assert_one_pod_per_attempt(&self) {
+    pub(crate) fn assert_one_pod_per_launch(&self) {
         let pods = self.pods.lock().unwrap();
         let twice: Vec<_> = pods.iter().filter(|(_, uids)| uids.len() != 1).collect();
         assert!(twice.is_empty(), "{twice:?}");

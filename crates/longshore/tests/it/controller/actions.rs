@@ -140,10 +140,10 @@ async fn actions_in_every_phase_go_on_when_their_leader_is_killed_and_no_attempt
     let expected = expected();
     actions.until_count(expected.len()).await;
     assert_eq!(found(&actions.list().await), expected);
-    record.assert_one_pod_per_attempt();
+    record.assert_one_pod_per_launch();
     let n_attempts = expected.len() + 3;
     assert_eq!(
-        record.n_attempts(),
+        record.n_launches_of_all(),
         n_attempts,
         "one retry, and two that were aborted"
     );

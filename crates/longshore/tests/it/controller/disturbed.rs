@@ -61,7 +61,7 @@ async fn requests(watches: Vec<WatchFault>) -> BTreeMap<String, u32> {
     for action in actions.list().await {
         assert_eq!(action["status"]["attempts"], 1, "{action}");
     }
-    record.assert_one_pod_per_attempt();
+    record.assert_one_pod_per_launch();
     let mut requests = BTreeMap::new();
     for point in faults.points() {
         let is_of_action = ["pods", "taskactions", "events"]

@@ -3,6 +3,7 @@
 mod actions;
 mod canary;
 mod context;
+mod deaths;
 mod disturbed;
 mod files;
 mod foreign;
@@ -13,6 +14,7 @@ mod open_files;
 mod paused;
 pub(crate) mod podops;
 mod probes;
+mod refused;
 mod replica;
 mod requests;
 mod secrets;

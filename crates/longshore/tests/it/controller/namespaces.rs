@@ -137,8 +137,8 @@ async fn the_actions_of_all_named_namespaces_run_under_the_leases_of_all_of_them
     until("the one of b alone waits again", || lone.waits()).await;
     for place in [&a, &b] {
         place.actions.until_count(3).await;
-        assert_eq!(place.record.n_attempts(), 3);
-        place.record.assert_one_pod_per_attempt();
+        assert_eq!(place.record.n_launches_of_all(), 3);
+        place.record.assert_one_pod_per_launch();
     }
     for name in ["short", "long"] {
         assert!(!c.is_taken_up(name).await, "{name} of c");

@@ -355,7 +355,7 @@ async fn a_leader_that_was_paused_beyond_its_lease_sends_nothing_more_to_any_for
     let sent = world.not_sent_by(second.id(), taken_over);
     assert!(sent.is_empty(), "{sent:#?}\n{}", first.log());
     assert_eq!(world.work().await, done);
-    world.pods.assert_one_pod_per_attempt();
+    world.pods.assert_one_pod_per_launch();
     assert_eq!(second.stop(), Some(0), "{}", second.log());
     if world.cluster.is_real() {
         println!("real server: a leader that was paused beyond its lease");

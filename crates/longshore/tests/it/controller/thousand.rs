@@ -1,6 +1,6 @@
-//! Many TaskActions at the same time on one controller, with a cache service, an events service and outputs:
-//! undisturbed, with a pod watch that is late or cut, and with a controller that is killed again and again.
-//! `cargo xtask campaign actions-thousand` runs this with other numbers.
+//! Many TaskActions at the same time on one controller, with a cache service, an events service and outputs; the programs
+//! of some are killed in each launch. They run undisturbed, with a pod watch that is late or cut, and with a controller that
+//! is killed again and again. `cargo xtask campaign actions-thousand` runs this with other numbers.
 
 mod checks;
 mod run;
@@ -70,7 +70,7 @@ fn variants() -> [Variant; 4] {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn many_actions_end_right_with_one_pod_per_attempt_whatever_is_in_the_way() {
+async fn many_actions_end_right_with_one_pod_per_launch_whatever_is_in_the_way() {
     let n_actions = u32::try_from(number(ACTIONS, u64::from(work::PERIOD))).unwrap();
     let mut results = Vec::new();
     for variant in variants() {
@@ -82,7 +82,8 @@ async fn many_actions_end_right_with_one_pod_per_attempt_whatever_is_in_the_way(
         "actions": n_actions,
         "seed": number(SEED, 1),
         "variants": results,
-        "each_attempt_had": "exactly one pod",
+        "each_launch_had": "exactly one pod",
+        "programs_that_are_killed": "launched as often as is counted, later each time, and no more",
         "each_change_was": "told at least once, in order",
         "left_behind": "no reservation, no pod",
     });

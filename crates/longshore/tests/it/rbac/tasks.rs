@@ -122,6 +122,6 @@ async fn an_executor_with_the_generated_role_alone_does_all_its_work_and_uses_al
     let (used, forbidden) = requested(&metrics);
     assert!(forbidden.is_empty(), "{forbidden:?}");
     assert_eq!(used, granted(&of_what_is_installed()), "used and declared");
-    assert_eq!(record.n_attempts(), 2);
-    record.assert_one_pod_per_attempt();
+    assert_eq!(record.n_launches_of_all(), 2);
+    record.assert_one_pod_per_launch();
 }

@@ -11,7 +11,7 @@ use longshore_test::flyte::outputs;
 use serde_json::Value;
 
 use super::work::{Kind, Work};
-use crate::controller::actions::ending;
+use crate::{controller::actions::ending, task_actions::PodRecord};
 
 /// The events of each action, each once, in the order in which they first arrived; and the number of repetitions.
 pub(super) fn told(events: Vec<ActionEvent>) -> (BTreeMap<String, Vec<ActionEvent>>, usize) {
@@ -30,25 +30,31 @@ pub(super) fn told(events: Vec<ActionEvent>) -> (BTreeMap<String, Vec<ActionEven
     (by_action, n_repeated)
 }
 
-/// Whether an action ended as it is meant to; `None`: it is gone.
-pub(super) fn check(work: Work, action: Option<&Value>, events: &[ActionEvent]) {
+/// Whether an action ended as it is meant to, after as many launches; `None`: it is gone.
+pub(super) fn check(work: Work, action: Option<&Value>, pods: &PodRecord, events: &[ActionEvent]) {
     let Some(action) = action else {
         assert_eq!(work.kind(), Kind::Aborted, "{work:?} is gone");
         return check_events(work, &[], events);
     };
-    let (end, attempts) = match work.kind() {
-        Kind::Plain | Kind::Shared => ("Completed", 1),
-        Kind::Flaky => ("Completed", 2),
-        Kind::Fails => ("PermanentFailure", 1),
-        Kind::Aborted => panic!("{work:?} is still there: {action}"),
+    let Some(expected) = work.kind().ending() else {
+        panic!("{work:?} is still there: {action}");
     };
     let status = &action["status"];
-    assert_eq!(ending(action).as_deref(), Some(end), "{action}");
-    assert_eq!(status["attempts"], attempts, "{action}");
+    assert_eq!(ending(action).as_deref(), Some(expected.reason), "{action}");
+    assert_eq!(status["attempts"], expected.attempts, "{action}");
     let n_failures = status["systemFailures"].as_u64().unwrap_or(0);
-    assert_eq!(n_failures, 0, "{action}");
-    if end == "Completed" {
-        check_outputs(work, action, attempts);
+    assert_eq!(n_failures, u64::from(expected.n_failures), "{action}");
+    match expected.error {
+        Some((code, kind)) => {
+            assert_eq!(status["errorState"]["code"], code, "{action}");
+            assert_eq!(status["errorState"]["kind"], kind, "{action}");
+        }
+        None => check_outputs(work, action, expected.attempts),
+    }
+    // Of those that share their outputs only one has a pod.
+    if work.kind() != Kind::Shared {
+        let n_launches = work.kind().n_launches();
+        assert_eq!(pods.n_launches(action), n_launches, "{action}");
     }
     let history: Vec<&str> = status["phaseHistory"]
         .as_array()
@@ -108,21 +114,27 @@ fn is_history_of(phase: ActionPhase, entry: &str) -> bool {
     }
 }
 
-/// Phases come in order, one of them is the end, and every entry of the history was reported.
+/// Phases of each launch come in order, one of them is the end, and every entry of the history was reported.
 fn check_events(work: Work, history: &[&str], events: &[ActionEvent]) {
     let told: Vec<(u32, ActionPhase)> = events
         .iter()
         .map(|event| (event.attempt, event.phase()))
         .collect();
-    let steps: Vec<(u32, u32)> = told.iter().map(|(n, phase)| (*n, step(*phase))).collect();
+    // Each launch of an attempt has versions of its own, later ones higher ones.
+    let launches = events.iter().map(|event| event.version >> 16);
+    let steps: Vec<(u32, u32, u32)> = told
+        .iter()
+        .zip(launches)
+        .map(|((attempt, phase), launch)| (*attempt, launch, step(*phase)))
+        .collect();
     assert!(steps.is_sorted(), "{work:?}: {told:?}");
-    let end = match work.kind() {
-        Kind::Plain | Kind::Shared | Kind::Flaky => ActionPhase::Succeeded,
-        Kind::Fails => ActionPhase::Failed,
-        Kind::Aborted => ActionPhase::Aborted,
+    let end = match work.kind().ending() {
+        Some(ending) if ending.error.is_none() => ActionPhase::Succeeded,
+        Some(_) => ActionPhase::Failed,
+        None => ActionPhase::Aborted,
     };
     assert_eq!(told.last().map(|(_, phase)| *phase), Some(end), "{told:?}");
-    let n_ends = steps.iter().filter(|(_, step)| *step == 3).count();
+    let n_ends = steps.iter().filter(|(.., step)| *step == 3).count();
     assert_eq!(n_ends, 1, "{work:?}: {told:?}");
     let mut rest = told.iter();
     for entry in history {

@@ -22,7 +22,7 @@ use tokio::time::Instant;
 use super::{
     Plan, Variant,
     checks::{cache_status, check, told},
-    work::{Expected, Kind, Work},
+    work::{Expected, Kind, MAX_SYSTEM_FAILURES, Work},
 };
 use crate::{
     cluster::TestCluster,
@@ -88,8 +88,12 @@ impl World {
     /// The controller that is to be started.
     fn plan(&self) -> Plan {
         let url = self.services.url();
-        let services = json!({"EventsServiceURL": url, "cacheServiceURL": url});
-        let config = json!({"executor": services, "storage": {"files-root": "/"}});
+        let executor = json!({
+            "EventsServiceURL": url,
+            "cacheServiceURL": url,
+            "maxSystemFailures": MAX_SYSTEM_FAILURES,
+        });
+        let config = json!({"executor": executor, "storage": {"files-root": "/"}});
         let file = self.folder().join("config.yaml");
         fs::write(&file, config.to_string()).unwrap();
         let mut plan = Plan::of(&self.cluster, "tasks");
@@ -253,9 +257,13 @@ pub(super) async fn play(variant: &Variant, n_actions: u32, seed: u64) -> Value 
 
     let figures = check_all(&world, &expected).await;
     check_requests(variant, &world, &expected, &requests);
+    // A controller that begins knows how often an attempt was launched, and not when.
+    if variant.n_kills == 0 {
+        world.pods.assert_launches_back_off();
+    }
     let peak_mib = controller.peak_mib();
     world.delete_all().await;
-    world.pods.assert_one_pod_per_attempt();
+    world.pods.assert_one_pod_per_launch();
     assert_eq!(controller.stop(), Some(0), "{}", controller.log());
     let mut result = json!({
         "variant": variant.name,
@@ -281,10 +289,11 @@ async fn check_all(world: &World, expected: &Expected) -> Map<String, Value> {
     for work in (0..world.n_actions).map(Work) {
         let name = work.name();
         let events = told.get(&name).map_or(&[][..], Vec::as_slice);
-        check(work, by_name.get(name.as_str()).copied(), events);
+        let action = by_name.get(name.as_str()).copied();
+        check(work, action, &world.pods, events);
     }
-    world.pods.assert_one_pod_per_attempt();
-    assert_eq!(world.pods.n_attempts(), expected.n_attempts);
+    world.pods.assert_one_pod_per_launch();
+    assert_eq!(world.pods.n_launches_of_all(), expected.n_launches);
     let (cached, reserved) = (world.services.cached(), world.services.reservations());
     assert_eq!(cached.len(), expected.n_cached);
     assert!(reserved.is_empty(), "{reserved:?}");
@@ -308,23 +317,24 @@ async fn check_all(world: &World, expected: &Expected) -> Map<String, Value> {
 /// The requests about actions are within the design's budget.
 fn check_requests(variant: &Variant, world: &World, expected: &Expected, requests: &Requests) {
     let count = |number: usize| u64::try_from(number).unwrap();
-    let (n_actions, n_attempts) = (u64::from(world.n_actions), count(expected.n_attempts));
+    let (n_actions, n_launches) = (u64::from(world.n_actions), count(expected.n_launches));
+    let n_again = count(expected.n_again);
     let is_disturbed = !variant.watches.is_empty() || variant.n_kills > 0;
     let again = variant.n_kills * ASKED_AGAIN;
     let budget = [
-        ("create pods", n_attempts),
+        ("create pods", n_launches),
         // The finalizer, and the labels of the end, or the finalizer again.
         ("patch taskactions", 2 * n_actions),
-        // Accepted with its pod, running, ended; an action that waits for another one says so, and names it.
+        // Accepted with its pod, running, ended or failed; an action that waits for another one says so, and names it.
         (
             "patch taskactions/status",
-            3 * n_attempts + 3 * count(expected.n_shared),
+            3 * n_launches + 3 * count(expected.n_shared),
         ),
         // Of attempts that are aborted, or come again.
-        (
-            "delete pods",
-            count(expected.n_aborted) + count(expected.n_flaky),
-        ),
+        ("delete pods", count(expected.n_aborted) + n_again),
+        // A system failure is said in an Event, which counts those that are alike.
+        ("create events", n_again),
+        ("patch events", n_again),
     ];
     for (request, n) in requests {
         if request.starts_with("get ") {
@@ -339,12 +349,14 @@ fn check_requests(variant: &Variant, world: &World, expected: &Expected, request
         );
     }
     if variant.n_kills == 0 {
-        assert_eq!(requests["create pods"], n_attempts, "{requests:?}");
+        assert_eq!(requests["create pods"], n_launches, "{requests:?}");
     }
-    // A read is cheap, and bounded: the pod of an aborted attempt is read once, and others wherever the watch is late.
+    // A read is cheap, and bounded: the pod of an aborted attempt is read once, the name of one that comes again may be,
+    // and others are wherever the watch is late.
     let reads = requests.iter().filter(|(what, _)| what.starts_with("get "));
     let n_reads: u64 = reads.map(|(_, n)| n).sum();
-    let at_most = count(expected.n_aborted) + if is_disturbed { n_actions + again } else { 0 };
+    let if_disturbed = if is_disturbed { n_actions + again } else { 0 };
+    let at_most = count(expected.n_aborted) + n_again + if_disturbed;
     assert!(n_reads <= at_most, "{}: {requests:?}", variant.name);
 }
 

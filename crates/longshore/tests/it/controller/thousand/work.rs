@@ -14,6 +14,10 @@ use serde_json::{Value, json};
 
 /// So many actions have some of everything.
 pub(super) const PERIOD: u32 = 20;
+/// The configured `maxSystemFailures`: an attempt is launched once more than that.
+pub(super) const MAX_SYSTEM_FAILURES: u32 = 2;
+/// The task type whose pods have no primary container.
+const RAW: &str = "raw-container";
 
 /// What becomes of an action.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,6 +32,64 @@ pub(super) enum Kind {
     Shared,
     /// It would run on, and is deleted.
     Aborted,
+    /// Its program kills itself each time, in a primary container: the system is taken to have done it.
+    Killed,
+    /// The same where no container is the primary one: the program is at fault.
+    KilledRaw,
+    /// It needs more memory than it may have, each time.
+    TooLarge,
+    /// Its node evicts the pod of the first launch.
+    Evicted,
+}
+
+/// How an action ends that nobody deletes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Ending {
+    pub(super) reason: &'static str,
+    pub(super) attempts: u32,
+    /// Of the last attempt.
+    pub(super) n_failures: u32,
+    /// Code and kind, where it fails.
+    pub(super) error: Option<(&'static str, &'static str)>,
+}
+
+impl Kind {
+    /// `None`: it is deleted before.
+    pub(super) fn ending(self) -> Option<Ending> {
+        let ending = |reason, attempts, n_failures, error| Ending {
+            reason,
+            attempts,
+            n_failures,
+            error,
+        };
+        let completed = |attempts, n_failures| ending("Completed", attempts, n_failures, None);
+        let failed = |attempts, code| {
+            let error = Some((code, "USER"));
+            ending("PermanentFailure", attempts, 0, error)
+        };
+        Some(match self {
+            Self::Plain | Self::Shared => completed(1, 0),
+            Self::Flaky => completed(2, 0),
+            Self::Evicted => completed(1, 1),
+            Self::Fails => failed(1, "Error"),
+            Self::KilledRaw => failed(2, "Interrupted"),
+            Self::TooLarge => failed(2, "OOMKilled"),
+            Self::Killed => {
+                let error = Some(("MaxSystemFailuresExceeded", "SYSTEM"));
+                ending("PermanentFailure", 1, MAX_SYSTEM_FAILURES + 1, error)
+            }
+            Self::Aborted => return None,
+        })
+    }
+
+    /// How many pods it has, where none is spared by the cache.
+    pub(super) fn n_launches(self) -> usize {
+        match self {
+            Self::Plain | Self::Shared | Self::Fails | Self::Aborted => 1,
+            Self::Flaky | Self::KilledRaw | Self::TooLarge | Self::Evicted => 2,
+            Self::Killed => 1 + usize::try_from(MAX_SYSTEM_FAILURES).unwrap(),
+        }
+    }
 }
 
 /// An action of a run.
@@ -37,10 +99,14 @@ pub(super) struct Work(pub(super) u32);
 impl Work {
     pub(super) fn kind(self) -> Kind {
         match self.0 % PERIOD {
+            1 => Kind::Killed,
             3 => Kind::Flaky,
+            5 => Kind::KilledRaw,
             7 => Kind::Fails,
+            9 => Kind::TooLarge,
             11 | 12 => Kind::Shared,
             15 => Kind::Aborted,
+            17 => Kind::Evicted,
             _ => Kind::Plain,
         }
     }
@@ -53,7 +119,14 @@ impl Work {
     fn version(self) -> String {
         match self.kind() {
             Kind::Shared => format!("shared-{}", self.0 / PERIOD),
-            Kind::Plain | Kind::Flaky | Kind::Fails | Kind::Aborted => self.name(),
+            Kind::Plain
+            | Kind::Flaky
+            | Kind::Fails
+            | Kind::Aborted
+            | Kind::Killed
+            | Kind::KilledRaw
+            | Kind::TooLarge
+            | Kind::Evicted => self.name(),
         }
     }
 
@@ -65,6 +138,31 @@ impl Work {
             Kind::Flaky => format!("run {run_ms}ms exit 1 | run {run_ms}ms exit 0"),
             Kind::Fails => format!("run {run_ms}ms exit 1"),
             Kind::Aborted => "run 3000s exit 0".to_owned(),
+            Kind::Killed | Kind::KilledRaw => format!("run {run_ms}ms exit 137"),
+            Kind::TooLarge => format!("run {run_ms}ms oom"),
+            Kind::Evicted => format!("run {run_ms}ms evicted 143; run {run_ms}ms exit 0"),
+        }
+    }
+
+    fn task_type(self) -> &'static str {
+        match self.kind() {
+            Kind::KilledRaw => RAW,
+            Kind::Plain
+            | Kind::Flaky
+            | Kind::Fails
+            | Kind::Shared
+            | Kind::Aborted
+            | Kind::Killed
+            | Kind::TooLarge
+            | Kind::Evicted => "container",
+        }
+    }
+
+    /// How often its attempts may fail by their own fault before the last one. [`Kind::Killed`] needs none of them.
+    fn retries(self) -> u32 {
+        match self.kind() {
+            Kind::Flaky | Kind::Killed | Kind::KilledRaw | Kind::TooLarge => 1,
+            Kind::Plain | Kind::Fails | Kind::Shared | Kind::Aborted | Kind::Evicted => 0,
         }
     }
 
@@ -78,7 +176,7 @@ impl Work {
             "metadata": {"name": name, "annotations": {ANNOTATION_SCRIPT: self.script()}},
             "spec": {
                 "runName": "thousand", "project": "p", "domain": "d", "actionName": name,
-                "taskType": "container", "cacheKey": self.version(),
+                "taskType": self.task_type(), "cacheKey": self.version(),
                 "inputUri": format!("{store}/inputs.pb"),
                 "runOutputBase": format!("{store}/outputs"),
                 "taskTemplate": BASE64_STANDARD.encode(self.template().encode_to_vec()),
@@ -96,12 +194,12 @@ impl Work {
                 version: "1".to_owned(),
                 ..Identifier::default()
             }),
-            r#type: "container".to_owned(),
+            r#type: self.task_type().to_owned(),
             metadata: Some(TaskMetadata {
                 discoverable: true,
                 cache_serializable: true,
                 retries: Some(RetryStrategy {
-                    retries: u32::from(self.kind() == Kind::Flaky),
+                    retries: self.retries(),
                     backoff: None,
                 }),
                 ..TaskMetadata::default()
@@ -120,11 +218,12 @@ impl Work {
 /// What is expected of all actions together.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Expected {
-    /// Attempts that have a pod.
-    pub(super) n_attempts: usize,
+    /// Launches, each of which has a pod.
+    pub(super) n_launches: usize,
+    /// Those of them that come after another one of their action.
+    pub(super) n_again: usize,
     /// Keys under which something is cached.
     pub(super) n_cached: usize,
-    pub(super) n_flaky: usize,
     pub(super) n_shared: usize,
     pub(super) n_aborted: usize,
 }
@@ -134,20 +233,16 @@ impl Expected {
         let mut expected = Self::default();
         let mut shared = BTreeSet::new();
         for work in (0..n_actions).map(Work) {
-            let (n_attempts, is_cached) = match work.kind() {
-                Kind::Plain => (1, true),
-                Kind::Flaky => (2, true),
-                Kind::Fails | Kind::Aborted => (1, false),
-                Kind::Shared => {
-                    let is_first = shared.insert(work.version());
-                    (usize::from(is_first), is_first)
-                }
-            };
-            expected.n_attempts += n_attempts;
-            expected.n_cached += usize::from(is_cached);
-            expected.n_flaky += usize::from(work.kind() == Kind::Flaky);
-            expected.n_shared += usize::from(work.kind() == Kind::Shared);
-            expected.n_aborted += usize::from(work.kind() == Kind::Aborted);
+            let kind = work.kind();
+            // Whoever comes second takes what the first one has cached.
+            let is_spared = kind == Kind::Shared && !shared.insert(work.version());
+            let n_launches = if is_spared { 0 } else { kind.n_launches() };
+            let succeeds = kind.ending().is_some_and(|it| it.reason == "Completed");
+            expected.n_launches += n_launches;
+            expected.n_again += n_launches.saturating_sub(1);
+            expected.n_cached += usize::from(succeeds && !is_spared);
+            expected.n_shared += usize::from(kind == Kind::Shared);
+            expected.n_aborted += usize::from(kind == Kind::Aborted);
         }
         expected
     }
