@@ -18,8 +18,10 @@ mod campaign;
 mod cargo_deny;
 mod dist;
 mod flyte_sdk;
+mod foreign_clients;
 mod guarded;
 mod kube_build;
+mod python;
 mod real_cluster;
 mod repository;
 mod tidy;
@@ -61,6 +63,8 @@ enum Chore {
     Kubectl,
     /// Install the Flyte SDK for Python, if it was not yet, and print the path of its virtual environment
     FlyteSdk,
+    /// Get Helm and the clients for Go, Python and Java, if they are not there, and print the path of their directory
+    Clients,
     /// Install cargo-deny, if it was not yet, and print its path
     CargoDeny,
     /// Become a program that is killed when its parent dies
@@ -104,6 +108,10 @@ fn main() -> Result<ExitCode> {
         }
         Chore::FlyteSdk => {
             println!("{}", flyte_sdk::environment()?.display());
+            Ok(ExitCode::SUCCESS)
+        }
+        Chore::Clients => {
+            println!("{}", foreign_clients::folder()?.display());
             Ok(ExitCode::SUCCESS)
         }
         Chore::CargoDeny => {
