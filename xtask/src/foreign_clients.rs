@@ -179,7 +179,11 @@ mod tests {
     #[test]
     fn the_sources_of_a_folder_are_all_its_files() {
         let text = text_of(&repository::root().join(SOURCES).join("go")).unwrap();
-        for part in ["== go.mod\n", "== go.sum\n", "== client\n== definitions.go\n"] {
+        for part in [
+            "== go.mod\n",
+            "== go.sum\n",
+            "== client\n== definitions.go\n",
+        ] {
             assert!(text.contains(part), "{part}");
         }
     }

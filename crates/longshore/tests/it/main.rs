@@ -20,6 +20,7 @@ mod controller;
 mod drain;
 mod errors;
 mod flyte_sdk;
+mod foreign_clients;
 mod full_disk;
 mod kubectl;
 mod lint;

@@ -64,7 +64,13 @@ impl Service {
 
     /// Starts one in this data directory.
     pub(crate) fn start_in(data: &Path, dags: &Path) -> Self {
-        let arguments = vec!["--data-dir".to_owned(), data.display().to_string()];
+        Self::start_in_with(data, dags, &[])
+    }
+
+    /// Starts one in this data directory, with more arguments.
+    pub(crate) fn start_in_with(data: &Path, dags: &Path, more: &[&str]) -> Self {
+        let mut arguments = vec!["--data-dir".to_owned(), data.display().to_string()];
+        arguments.extend(more.iter().map(|&argument| argument.to_owned()));
         Self::start_with(None, dags, arguments)
     }
 
@@ -267,16 +273,11 @@ fn launch(start: &Start) -> (Child, Value) {
     ] {
         process.env_remove(name);
     }
+    process.args(["standalone", "-o", "json", "--port", "0"]);
+    if !arguments.iter().any(|argument| argument == "--kube-port") {
+        process.args(["--kube-port", "0"]);
+    }
     let mut child = process
-        .args([
-            "standalone",
-            "-o",
-            "json",
-            "--port",
-            "0",
-            "--kube-port",
-            "0",
-        ])
         .args(["--metrics-port", "0"])
         .args(&start.arguments)
         .stdin(Stdio::null())

@@ -38,6 +38,8 @@ func run() error {
 	if err != nil {
 		return err
 	}
+	// A look at all rights is many requests.
+	config.QPS = -1
 	namespace := os.Getenv("POD_NAMESPACE")
 	m, err := ctrl.NewManager(config, manager.Options{
 		Cache:                         cache.Options{DefaultNamespaces: map[string]cache.Config{namespace: {}}},

@@ -16,7 +16,7 @@ import (
 )
 
 // How soon a changed role is noticed: no watch tells it.
-const again = 300 * time.Millisecond
+const again = time.Second
 
 type reconciler struct {
 	client   client.Client
