@@ -146,7 +146,7 @@ pub(crate) fn kubernetes_version() -> Result<&'static str, BuildError> {
 }
 
 /// Returns these programs: from `KUBEBUILDER_ASSETS`, from the cache, or by building what is
-/// missing there, which takes minutes. Builds at the same time wait for each other.
+/// missing there, which takes minutes. Builds of one program at the same time wait for each other.
 pub(crate) fn programs(wanted: &[Program]) -> Result<Programs, BuildError> {
     if let Some(folder) = environment("KUBEBUILDER_ASSETS") {
         return assets(folder.into(), wanted);
@@ -157,9 +157,10 @@ pub(crate) fn programs(wanted: &[Program]) -> Result<Programs, BuildError> {
         source,
     };
     fs::create_dir_all(&folder).map_err(cached)?;
-    let lock = File::create(folder.join(".lock")).map_err(cached)?;
-    lock.lock().map_err(cached)?;
     for program in wanted {
+        let lock = folder.join(format!(".{}.lock", program.name()));
+        let lock = File::create(lock).map_err(cached)?;
+        lock.lock().map_err(cached)?;
         if !program.is_in(&folder) {
             build(*program, &folder)?;
         }

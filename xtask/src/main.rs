@@ -65,6 +65,8 @@ enum Chore {
     FlyteSdk,
     /// Get Helm and the clients for Go, Python and Java, if they are not there, and print the path of their directory
     Clients,
+    /// Build and get what the tests need of others, in the order in which `.ci/run` needs it
+    Prefetch,
     /// Install cargo-deny, if it was not yet, and print its path
     CargoDeny,
     /// Become a program that is killed when its parent dies
@@ -112,6 +114,18 @@ fn main() -> Result<ExitCode> {
         }
         Chore::Clients => {
             println!("{}", foreign_clients::folder()?.display());
+            Ok(ExitCode::SUCCESS)
+        }
+        Chore::Prefetch => {
+            kube_build::programs(&[
+                Program::Kubectl,
+                Program::Etcd,
+                Program::Apiserver,
+                Program::ControllerManager,
+                Program::Scheduler,
+            ])?;
+            flyte_sdk::environment()?;
+            foreign_clients::folder()?;
             Ok(ExitCode::SUCCESS)
         }
         Chore::CargoDeny => {

@@ -261,14 +261,17 @@ fn decide_end(
         _ if ending.is_killed => return,
         (Some(asked_at), _) => {
             let kill_at = kill_at(ending, asked_at, over_at);
-            (kill_at <= now).then(|| Action::KillOne(id)).ok_or(kill_at)
+            if kill_at <= now {
+                Ok(Action::KillOne(id))
+            } else {
+                Err(kill_at)
+            }
         }
         (None, _) if over_at <= now => Ok(Action::Ask(id)),
         (None, None) if has_hook => Ok(Action::PreStop(id)),
         (None, Some(HookState::Running)) => Err(over_at),
-        (None, None | Some(HookState::Done | HookState::Failed)) => {
-            has_turn.then(|| Action::Ask(id)).ok_or(over_at)
-        }
+        (None, None | Some(HookState::Done | HookState::Failed)) if has_turn => Ok(Action::Ask(id)),
+        (None, None | Some(HookState::Done | HookState::Failed)) => Err(over_at),
     };
     match next {
         Ok(action) => plan.actions.push(action),

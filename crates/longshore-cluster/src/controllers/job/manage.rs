@@ -12,7 +12,7 @@ use super::{
     pod,
     tally::Tally,
 };
-use crate::controllers::{replica_set::in_order_of_deletion, workloads::pods};
+use crate::controllers::replica_set::in_order_of_deletion;
 
 /// The most pods that one round makes or takes away.
 const BURST: usize = 500;
@@ -127,26 +127,14 @@ fn surplus<'a>(desired: &Desired, tally: &Tally<'a>, n: usize, now: Timestamp) -
             }
         }
         for pods in of_index.into_values() {
-            let mut ordered = ordered(&pods, now);
+            let mut ordered = in_order_of_deletion(pods, now);
             rest.extend(ordered.pop());
             surplus.extend(ordered);
         }
     }
     let n_more = n.saturating_sub(surplus.len());
     if n_more > 0 {
-        surplus.extend(ordered(&rest, now).into_iter().take(n_more));
+        surplus.extend(in_order_of_deletion(rest, now).into_iter().take(n_more));
     }
     surplus
-}
-
-/// The pods in the order in which they go.
-fn ordered<'a>(pods: &[&'a Pod], now: Timestamp) -> Vec<&'a Pod> {
-    let owned: Vec<Pod> = pods.iter().map(|it| Pod::clone(it)).collect();
-    let names = in_order_of_deletion(&owned, now)
-        .into_iter()
-        .map(pods::name);
-    let by_name: BTreeMap<&str, &'a Pod> = pods.iter().map(|it| (pods::name(it), *it)).collect();
-    names
-        .filter_map(|name| by_name.get(name).copied())
-        .collect()
 }

@@ -8,7 +8,7 @@ use k8s_openapi::api::{
     core::v1::Pod,
 };
 use longshore_k8s::Selector;
-use serde_json::{Value, from_value};
+use serde_json::from_value;
 
 use crate::controllers::workloads::{Body, Malformed};
 
@@ -51,10 +51,8 @@ impl Desired {
     pub(super) fn of(job: Body) -> Result<Desired, Malformed> {
         let spec: Option<JobSpec> = from_value(job.at("/spec").clone()).ok();
         let spec = spec.ok_or_else(|| job.malformed("spec", "the spec of a Job"))?;
-        let status = match job.at("/status") {
-            Value::Null => Some(JobStatus::default()),
-            status => from_value(status.clone()).ok(),
-        };
+        let status: Option<Option<JobStatus>> = from_value(job.at("/status").clone()).ok();
+        let status = status.map(Option::unwrap_or_default);
         let status = status.ok_or_else(|| job.malformed("status", "the status of a Job"))?;
         let completions = spec.completions.map(count);
         let mode = match spec.completion_mode.as_deref() {

@@ -15,12 +15,15 @@ const ANNOTATION_DELETION_COST: &str = "controller.kubernetes.io/pod-deletion-co
 
 /// The pods in the order in which they go: those that serve least, stand closest together or are
 /// youngest first.
-pub(crate) fn in_order_of_deletion(pods: &[Pod], now: Timestamp) -> Vec<&Pod> {
+pub(crate) fn in_order_of_deletion<'a>(
+    pods: impl IntoIterator<Item = &'a Pod>,
+    now: Timestamp,
+) -> Vec<&'a Pod> {
+    let mut ordered = Vec::from_iter(pods);
     let mut n_on_node: BTreeMap<&str, usize> = BTreeMap::new();
-    for pod in pods {
+    for pod in &ordered {
         *n_on_node.entry(node(pod)).or_default() += 1;
     }
-    let mut ordered: Vec<&Pod> = pods.iter().collect();
     ordered.sort_by(|a, b| {
         let by_state = |pod: &Pod| {
             let phase = match pods::phase(pod) {

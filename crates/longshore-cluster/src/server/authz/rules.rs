@@ -218,7 +218,7 @@ pub(crate) fn missing(held: &[Rule], wanted: &[Rule]) -> Vec<Rule> {
 /// Missing rights for a refusal, a line each: the verbs of one resource are put together.
 pub(super) fn describe(missing: &[Rule]) -> String {
     let mut lines = BTreeSet::new();
-    let mut merged: BTreeMap<(&[String], &[String], &[String]), Vec<String>> = BTreeMap::new();
+    let mut merged = BTreeMap::<_, Vec<String>>::new();
     for rule in missing {
         if rule.non_resource_urls.is_empty() {
             let of = (&*rule.api_groups, &*rule.resources, &*rule.resource_names);

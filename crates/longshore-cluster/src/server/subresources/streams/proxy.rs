@@ -178,7 +178,9 @@ fn service_port(call: &Call, asked: &Asked<'_>) -> Result<(Value, u16)> {
         .value();
     let ports = service.pointer("/spec/ports").and_then(Value::as_array);
     let ports = ports.map_or(&[][..], Vec::as_slice);
-    let named = |it: &&Value| it["name"] == asked.port || it["port"].to_string() == asked.port;
+    let named = |it: &&Value| {
+        it["name"].as_str() == Some(asked.port) || it["port"].to_string() == asked.port
+    };
     let port = match (asked.port, ports) {
         ("", [only]) => Some(only),
         ("", _) => ports.iter().find(|it| meta::text(it, "/name").is_empty()),
