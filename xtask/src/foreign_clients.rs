@@ -10,7 +10,6 @@ use std::{
 };
 
 use crate::{
-    kube_build::cache_root,
     python::{self, PythonError},
     repository,
 };

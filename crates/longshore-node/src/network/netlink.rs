@@ -259,11 +259,30 @@ mod tests {
     const BRIDGE: Ipv4Addr = Ipv4Addr::new(10, 244, 0, 1);
     const SERVICES: Ipv4Addr = Ipv4Addr::new(10, 96, 0, 0);
 
-    /// The bodies are those that a Linux 6.18 has carried out.
+    /// Checks requests against their kind, flags and body. The bodies are those that a Linux 6.18 has carried out.
+    #[cfg(target_endian = "little")]
+    #[track_caller]
+    fn check<const N: usize>(requests: [(Request, u16, u16, &str); N]) {
+        for (request, kind, flags, body) in requests {
+            let bytes = request.bytes();
+            let shown: String = bytes[HEADER..]
+                .iter()
+                .map(|it| format!("{it:02x}"))
+                .collect();
+            assert_eq!(shown, body);
+            let head: Vec<u16> = bytes[..8]
+                .chunks(2)
+                .map(|it| u16::from_le_bytes([it[0], it[1]]))
+                .collect();
+            let length = u16::try_from(bytes.len()).unwrap();
+            assert_eq!(head, [length, 0, kind, flags], "{shown}");
+        }
+    }
+
     #[cfg(target_endian = "little")]
     #[test]
-    fn requests_have_the_bytes_that_a_kernel_takes() {
-        for (request, kind, flags, body) in [
+    fn requests_about_links_have_the_bytes_that_a_kernel_takes() {
+        check([
             (
                 pair("pf40307", "eth0", 7),
                 16,
@@ -291,6 +310,13 @@ mod tests {
                 0x605,
                 "0210000002000000080002000af40001080001000af40001",
             ),
+        ]);
+    }
+
+    #[cfg(target_endian = "little")]
+    #[test]
+    fn requests_about_routes_have_the_bytes_that_a_kernel_takes() {
+        check([
             (
                 route(Ipv4Addr::UNSPECIFIED, 0, BRIDGE, 2),
                 24,
@@ -333,20 +359,7 @@ mod tests {
                 0x605,
                 "02100000ff03fe0200000000080001000a6000000800040001000000",
             ),
-        ] {
-            let bytes = request.bytes();
-            let shown: String = bytes[HEADER..]
-                .iter()
-                .map(|it| format!("{it:02x}"))
-                .collect();
-            assert_eq!(shown, body);
-            let head: Vec<u16> = bytes[..8]
-                .chunks(2)
-                .map(|it| u16::from_le_bytes([it[0], it[1]]))
-                .collect();
-            let length = u16::try_from(bytes.len()).unwrap();
-            assert_eq!(head, [length, 0, kind, flags], "{shown}");
-        }
+        ]);
     }
 
     #[test]

@@ -181,11 +181,15 @@ mod tests {
         ..ANYONE
     };
 
-    fn of(pod: &Value, container: &Value, powers: Powers) -> Result<UserSpec, String> {
-        let spec: PodSpec = from_value(json!({
+    fn spec_of(pod: &Value, container: &Value) -> PodSpec {
+        from_value(json!({
             "securityContext": pod, "containers": [{"name": "c", "securityContext": container}],
         }))
-        .unwrap();
+        .unwrap()
+    }
+
+    fn of(pod: &Value, container: &Value, powers: Powers) -> Result<UserSpec, String> {
+        let spec = spec_of(pod, container);
         user(&spec.containers[0], &spec, powers).map_err(|refusal| refusal.message)
     }
 

@@ -118,7 +118,7 @@ pub(crate) async fn until_account(client: &Client) {
     let exists = |account: Option<&ServiceAccount>| account.is_some();
     let found = await_condition(accounts, "default", exists);
     let found = tokio::time::timeout(Duration::from_secs(30), found).await;
-    found.expect("in time").unwrap();
+    found.unwrap().unwrap();
 }
 
 /// Whether pods can have a network on this machine; it says so where not.

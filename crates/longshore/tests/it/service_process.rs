@@ -274,7 +274,11 @@ fn launch(start: &Start) -> (Child, Value) {
         process.env_remove(name);
     }
     process.args(["standalone", "-o", "json", "--port", "0"]);
-    if !arguments.iter().any(|argument| argument == "--kube-port") {
+    if !start
+        .arguments
+        .iter()
+        .any(|argument| argument == "--kube-port")
+    {
         process.args(["--kube-port", "0"]);
     }
     let mut child = process

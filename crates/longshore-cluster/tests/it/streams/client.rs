@@ -129,7 +129,7 @@ impl Socket {
 
     async fn take(&mut self, n: usize) -> Option<Vec<u8>> {
         while self.rest.len() < n {
-            let mut buffer = [0; 16 * 1024];
+            let mut buffer = vec![0; 16 * 1024];
             let read = timeout(PATIENCE, self.stream.read(&mut buffer)).await;
             assert!(read.is_ok(), "the server says nothing");
             match read.unwrap() {

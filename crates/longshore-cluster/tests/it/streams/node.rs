@@ -92,7 +92,9 @@ impl FakeNode {
             resize: streams
                 .tty
                 .then(|| -> Box<dyn Fn(TerminalSize) + Send + Sync> {
-                    Box::new(move |size| drop(sizes.send(Some(size))))
+                    Box::new(move |size| {
+                        let _ = sizes.send(Some(size));
+                    })
                 }),
             exit: Box::pin(exit),
         }

@@ -60,7 +60,7 @@ impl Known {
         }
         for (name, acknowledged) in &self.counters {
             let found = maps.get(name).and_then(|map| map["data"]["n"].as_str());
-            let found: u64 = found.expect("a counter").parse().unwrap();
+            let found: u64 = found.unwrap().parse().unwrap();
             // The write that was on its way may have been done.
             let expected = [*acknowledged, acknowledged + 1];
             assert!(

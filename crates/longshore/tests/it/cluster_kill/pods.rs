@@ -68,7 +68,7 @@ impl Pods {
                 runtime.block_on(has_answers(client, name, next(at)))
             });
             let pod = runtime.block_on(get(client, &format!("{PODS}/{name}")));
-            let inside = inside(name, port).expect("a process");
+            let inside = inside(name, port).unwrap();
             TalkingPod {
                 name: name.to_owned(),
                 uid: pod["metadata"]["uid"].as_str().unwrap().to_owned(),
@@ -135,7 +135,7 @@ impl TalkingPod {
         });
         let token = places.iter().find_map(|path| fs::read_to_string(path).ok());
         Token {
-            token: token.expect("a token"),
+            token: token.unwrap(),
             user: "system:serviceaccount:default:default".to_owned(),
         }
     }

@@ -27,7 +27,7 @@ fn of(name: &str, phase: &str, number: usize) -> Value {
 fn an_indexed_job_has_one_pod_for_each_index() {
     let rule = json!({"successPolicy": {"rules": [{"succeededIndexes": "0"}]}});
     let met = vec!["SuccessCriteriaMet=True/SuccessPolicy"];
-    let done = vec!["SuccessCriteriaMet=True/CompletionsReached"];
+    let done = ["SuccessCriteriaMet=True/CompletionsReached"];
     let all = || {
         vec![
             of("a", "Succeeded", 0),
@@ -35,7 +35,7 @@ fn an_indexed_job_has_one_pod_for_each_index() {
             of("c", "Succeeded", 2),
         ]
     };
-    let ended = [done[0], "Complete=True/CompletionsReached"].to_vec();
+    let ended = vec![done[0], "Complete=True/CompletionsReached"];
     check(vec![
         (
             "none yet",

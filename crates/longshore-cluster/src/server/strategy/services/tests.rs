@@ -13,11 +13,15 @@ fn service(change: Value) -> Value {
     service
 }
 
+fn range_of_14() -> ServiceRange {
+    "10.0.0.0/28".parse().unwrap()
+}
+
 /// Allocates in a range of 14 addresses, of which others have these.
 fn allocated(new: Value, old: Option<&Value>, taken: &[Claim]) -> Result<Value, Refusal> {
     let taken: BTreeSet<Claim> = taken.iter().copied().collect();
     let pool = Pool {
-        range: "10.0.0.0/28".parse::<ServiceRange>().unwrap(),
+        range: range_of_14(),
         is_free: &|claim| !taken.contains(&claim),
         random: 0,
         is_of_server: false,

@@ -178,8 +178,9 @@ fn service_port(call: &Call, asked: &Asked<'_>) -> Result<(Value, u16)> {
         .value();
     let ports = service.pointer("/spec/ports").and_then(Value::as_array);
     let ports = ports.map_or(&[][..], Vec::as_slice);
+    let number = asked.port.parse::<u16>().ok().map(Value::from);
     let named = |it: &&Value| {
-        it["name"].as_str() == Some(asked.port) || it["port"].to_string() == asked.port
+        it["name"].as_str() == Some(asked.port) || Some(&it["port"]) == number.as_ref()
     };
     let port = match (asked.port, ports) {
         ("", [only]) => Some(only),
