@@ -13,6 +13,7 @@ mod group;
 mod link;
 #[cfg(any(test, feature = "testing"))]
 pub mod lossy;
+mod tree;
 
 use std::{io, path::Path};
 
@@ -20,6 +21,7 @@ pub use disk::{Disk, System};
 pub use draft::Draft;
 pub use group::GroupSync;
 pub use link::replace_link;
+pub use tree::remove_tree;
 
 /// Replaces a file, or makes it: after a loss of power the file has its old content or all of the new one, and the new one
 /// once this has returned. Its permissions are `mode` less what the umask takes, whatever the old file had.

@@ -535,15 +535,12 @@ impl Pods {
 
 async fn end_orphan(shared: &Shared, dir: &Path, uid: &str) -> io::Result<()> {
     left_behind::end_one(dir).await?;
-    if shared.config.logs == LogsLifetime::UntilPodDeleted {
-        let logs = fs::read_dir(shared.config.root.join("logs"))
-            .into_iter()
-            .flatten()
-            .flatten();
-        let suffix = format!("_{uid}");
-        for of_pod in logs.filter(|e| e.file_name().to_string_lossy().ends_with(&suffix)) {
-            fs::remove_dir_all(of_pod.path())?;
-        }
-    }
-    directory::remove(dir, uid)
+    let suffix = format!("_{uid}");
+    let logs = match shared.config.logs {
+        LogsLifetime::UntilPodDeleted => fs::read_dir(shared.config.root.join("logs")).ok(),
+        LogsLifetime::Forever => None,
+    };
+    let of_pod = |it: &fs::DirEntry| it.file_name().to_string_lossy().ends_with(&suffix);
+    let logs = logs.into_iter().flatten().flatten().filter(of_pod);
+    directory::remove(dir, uid, logs.map(|it| it.path()))
 }

@@ -73,7 +73,7 @@ pub(crate) struct DataDir {
     path: PathBuf,
     lock: File,
     /// Removes the directory of `--ephemeral`; after the lock, hence below it.
-    _temporary: Option<TempDir>,
+    temporary: Option<TempDir>,
 }
 
 impl DataDir {
@@ -123,7 +123,7 @@ impl DataDir {
         Ok(Self {
             path,
             lock,
-            _temporary: temporary,
+            temporary,
         })
     }
 }
@@ -132,6 +132,10 @@ impl Drop for DataDir {
     fn drop(&mut self) {
         // Closing is not enough: a child process that is just being started holds the descriptor until its exec.
         let _ = self.lock.unlock();
+        // Pods may leave directories that TempDir cannot remove.
+        if let Some(temporary) = &self.temporary {
+            let _ = longshore_files::remove_tree(temporary.path());
+        }
     }
 }
 

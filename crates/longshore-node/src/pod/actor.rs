@@ -507,14 +507,13 @@ impl Actor {
     async fn forget(&mut self) {
         // The shim must be gone before its directory is.
         while self.work.next().await.is_some() {}
-        if self.shared.config.logs == LogsLifetime::UntilPodDeleted {
-            drop(std::fs::remove_dir_all(self.shared.logs_dir(&self.this)));
-        }
+        let is_kept = self.shared.config.logs != LogsLifetime::UntilPodDeleted;
+        let logs = (!is_kept).then(|| self.shared.logs_dir(&self.this));
         if let Some(cgroups) = &self.shared.cgroups {
             let containers = self.desired.containers();
             containers.for_each(|c| cgroups.forget(&self.this.uid, &c.name));
         }
-        let result = directory::remove(&self.dir, &self.this.uid);
+        let result = directory::remove(&self.dir, &self.this.uid, logs);
         if let Err(error) = result {
             tracing::warn!(pod = %self.this.name, %error, "cannot remove the directory of a pod");
         }

@@ -18,6 +18,9 @@ use crate::{
     volumes,
 };
 
+/// Which pod a directory is of.
+const POD_FILE: &str = "pod.json";
+
 /// What the node remembers of a pod besides its attempts.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -34,7 +37,7 @@ pub(crate) fn remember(dir: &Path, pod: &Pod, acknowledged_at: Timestamp) -> io:
         pod: pod.clone(),
     };
     let bytes = serde_json::to_vec(&memory)?;
-    longshore_files::replace_unsynced(&dir.join("pod.json"), 0o600, &bytes)
+    longshore_files::replace_unsynced(&dir.join(POD_FILE), 0o600, &bytes)
 }
 
 /// Remembers that the containers are being stopped, before anything is done about it: a node that comes back goes on
@@ -51,7 +54,7 @@ fn recall_stop(dir: &Path) -> Option<BegunStop> {
 
 /// The pod as an earlier node remembered it.
 pub(crate) fn recall_pod(dir: &Path) -> Option<Pod> {
-    let bytes = fs::read(dir.join("pod.json")).ok()?;
+    let bytes = fs::read(dir.join(POD_FILE)).ok()?;
     let memory = serde_json::from_slice::<Memory>(&bytes).ok()?;
     Some(memory.pod)
 }
@@ -61,7 +64,7 @@ pub(crate) fn recall(dir: &Path, now: Timestamp) -> io::Result<Option<Local>> {
     if !dir.is_dir() {
         return Ok(None);
     }
-    let memory = fs::read(dir.join("pod.json")).ok();
+    let memory = fs::read(dir.join(POD_FILE)).ok();
     let memory = memory.and_then(|bytes| serde_json::from_slice::<Memory>(&bytes).ok());
     let mut local = Local::new(memory.map_or(now, |m| m.acknowledged_at));
     local.begun_stop = recall_stop(dir);
@@ -143,16 +146,24 @@ fn end_survivor(record: &Record) {
     }
 }
 
-/// Drops everything that was kept for the pod, except its logs. The directory goes last: as long as it is there, a node
-/// that comes back does the rest.
-pub(crate) fn remove(dir: &Path, uid: &str) -> io::Result<()> {
-    for dir in [&volumes::memory_dir(uid), dir] {
-        match fs::remove_dir_all(dir) {
-            Err(e) if e.kind() != io::ErrorKind::NotFound => return Err(e),
-            Ok(()) | Err(_) => {}
-        }
+/// Drops everything that was kept for the pod, and these directories of its logs.
+///
+/// First nobody can tell any more whose directory it is: a cluster in memory puts back a pod that it finds there, and then
+/// waits for its logs. The directory goes last: as long as it is there, a node that comes back does the rest.
+pub(crate) fn remove(
+    dir: &Path,
+    uid: &str,
+    logs: impl IntoIterator<Item = PathBuf>,
+) -> io::Result<()> {
+    match fs::remove_file(dir.join(POD_FILE)) {
+        Err(e) if e.kind() != io::ErrorKind::NotFound => return Err(e),
+        Ok(()) | Err(_) => {}
     }
-    Ok(())
+    for logs in logs {
+        longshore_files::remove_tree(&logs)?;
+    }
+    longshore_files::remove_tree(&volumes::memory_dir(uid))?;
+    longshore_files::remove_tree(dir)
 }
 
 /// Calls `with` with a path of the pod's socket that is short enough for the kernel (108 bytes).
@@ -175,4 +186,26 @@ pub(crate) fn with_file<T>(
             .join(open.as_raw_fd().to_string())
             .join(name),
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_directory_that_is_being_removed_is_no_pods() {
+        let root = tempfile::tempdir().expect("a directory");
+        let (dir, logs) = (root.path().join("uid"), root.path().join("logs"));
+        let pod = Pod::default();
+        remember(&dir, &pod, Timestamp::UNIX_EPOCH).expect("remembered");
+        assert_eq!(recall_pod(&dir), Some(pod));
+        // Something stops the removal at the logs, as a kill would.
+        fs::write(&logs, "").expect("a file");
+        remove(&dir, "uid", [logs.clone()]).expect_err("no directory");
+        assert_eq!(recall_pod(&dir), None);
+        assert!(dir.is_dir(), "a node that comes back does the rest");
+        fs::remove_file(&logs).expect("removed");
+        remove(&dir, "uid", [logs]).expect("removed");
+        assert!(!dir.exists());
+    }
 }

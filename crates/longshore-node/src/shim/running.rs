@@ -344,7 +344,7 @@ pub(super) fn clear_scratch(pod_dir: &Path, id: &AttemptId) {
     let scratch = attempt_dir(pod_dir, id);
     for dir in ["root", "shadow", LAYERS, "memory"] {
         // What cannot be removed now goes with the pod's directory.
-        drop(fs::remove_dir_all(scratch.join(dir)));
+        drop(longshore_files::remove_tree(&scratch.join(dir)));
     }
     for file in [TERMINATION_FILE, STDIN_FILE] {
         drop(fs::remove_file(scratch.join(file)));
