@@ -91,6 +91,8 @@ pub(crate) struct Actor {
     /// What the volumes hold.
     tokens: Tokens,
     link: Option<ShimLink>,
+    /// What was known of the pod's start when its shim was asked for.
+    before_shim: Preparation,
     /// Held from the preparation to the first report: bounds how many pods start at a time.
     permit: Option<OwnedSemaphorePermit>,
     work: FuturesUnordered<BoxFuture<'static, Fact>>,
@@ -139,6 +141,7 @@ impl Actor {
             specs: BTreeMap::new(),
             tokens: Tokens::new(),
             link,
+            before_shim: Preparation::Needed,
             permit: None,
             work: FuturesUnordered::new(),
             book,
@@ -280,6 +283,12 @@ impl Actor {
                 self.local.learn(&id, AttemptState::Requested);
             }
             Report::CaughtUp => self.local.is_behind = false,
+            Report::NotForked { message } => {
+                self.learn_shim_is_gone();
+                let before = std::mem::replace(&mut self.before_shim, Preparation::Needed);
+                let error = std::io::Error::other(message);
+                self.refuse(before, Refusal::io("start the shim", &error));
+            }
             Report::Started { id, started } => {
                 let network = &self.shared.network;
                 network.set_holder(&self.this.uid, started.pid);
@@ -334,9 +343,15 @@ impl Actor {
         let before = std::mem::replace(&mut self.local.preparation, Preparation::Ready);
         let Err(refusal) = ready else {
             self.permit = Some(permit);
+            self.before_shim = before;
             self.tell_unmapped_images();
             return;
         };
+        self.refuse(before, refusal);
+    }
+
+    /// The pod cannot start for now. `before` is what was known of its start until this try.
+    fn refuse(&mut self, before: Preparation, refusal: Refusal) {
         let (n_before, is_known) = match before {
             Preparation::Failed {
                 refusal: known,

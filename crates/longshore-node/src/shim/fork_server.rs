@@ -9,8 +9,10 @@
 use std::{
     fs,
     io::{self, IoSliceMut, Write},
-    os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd},
-    time::Duration,
+    os::{
+        fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd},
+        unix::net::{UnixListener, UnixStream},
+    },
 };
 
 use nix::{
@@ -21,6 +23,8 @@ use nix::{
     unistd::{ForkResult, Pid, dup2_stderr, dup2_stdin, dup2_stdout, fork, setpgid},
 };
 
+use super::protocol::Report;
+
 /// The first argument of the server. Its standard input is a socket to the node; its second argument is room for the
 /// command line of a shim.
 pub(crate) const ARG_FORK: &str = "fork";
@@ -30,8 +34,6 @@ pub(crate) const N_STREAMS: usize = 3;
 const MAX_DESCRIPTORS: usize = N_STREAMS + 1;
 /// Longer than any path.
 const MAX_REQUEST: usize = 8 * 1024;
-/// How long the server waits when the machine has no room for another process.
-const PAUSE: Duration = Duration::from_millis(500);
 
 /// A request of the node.
 struct Request {
@@ -58,15 +60,29 @@ pub(super) fn serve() -> io::Result<Option<Forked>> {
         match forked {
             Ok(ForkResult::Child) => return become_shim(request).map(Some),
             Ok(ForkResult::Parent { .. }) => {}
-            // The node sees that the descriptors of the shim are closed, and tries again.
-            Err(e) => {
-                drop(writeln!(io::stderr(), "shim: cannot fork: {e}"));
-                drop(request);
-                std::thread::sleep(PAUSE);
-            }
+            Err(e) => tell_failure(request, e.into()),
         }
     }
     Ok(None)
+}
+
+/// Tells the node, as its shim would, that there is none. The node tries again after a while.
+fn tell_failure(request: Request, error: io::Error) {
+    drop(writeln!(io::stderr(), "shim: cannot fork: {error}"));
+    // The node has connected before its request. Nobody shall find the socket open once the node knows.
+    let Some(connection) = request.descriptors.into_iter().next().and_then(accepted) else {
+        return;
+    };
+    let message = error.to_string();
+    let line = serde_json::to_string(&Report::NotForked { message }).unwrap_or_default();
+    drop(writeln!(&connection, "{line}"));
+}
+
+/// The connection that waits at a listening socket, which is closed.
+fn accepted(listener: OwnedFd) -> Option<UnixStream> {
+    let listener = UnixListener::from(listener);
+    listener.set_nonblocking(true).ok()?;
+    Some(listener.accept().ok()?.0)
 }
 
 /// The next request; `None` when the node is gone.

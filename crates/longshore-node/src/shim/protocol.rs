@@ -87,6 +87,11 @@ pub enum Report {
         /// How the attempt ended.
         exit: Exit,
     },
+    /// There is no shim: the machine has no room for its process. The process that forks shims says so in its place.
+    NotForked {
+        /// Why, in the words of the system.
+        message: String,
+    },
     /// The shim has reported everything that it knew when the node connected, the commands of earlier nodes included.
     CaughtUp,
 }

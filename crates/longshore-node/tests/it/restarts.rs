@@ -233,6 +233,39 @@ async fn all_shims_are_forks_of_one_process_which_they_outlive() {
     }
 }
 
+/// A process whose children have a PID namespace of their own has no more children once the first one has ended.
+#[tokio::test]
+async fn a_pod_for_whose_shim_the_machine_has_no_room_says_so_and_starts_later() {
+    if !nix::unistd::Uid::effective().is_root() {
+        // Nobody else may make such a namespace.
+        return;
+    }
+    let rig = Rig::new();
+    let mut config = rig.config(PodsLifetime::DieWithNode);
+    let unshare = ["unshare", "--pid"].map(Into::into);
+    config.shim_command.splice(0..0, unshare);
+    let node = rig.start_with(config).await;
+    let first = shim_of_sleeper(&rig, "first").await;
+    let server = parent_of(&first);
+    let kill = |process: &str| {
+        let killed = Command::new("kill").args(["-KILL", process]).status();
+        assert!(killed.expect("kill runs").success());
+        eventually("the process is gone", || !is_alive(process));
+    };
+    kill(&first);
+    rig.run("second", script("exec sleep 600")).await;
+    let refused = |status: &Value| {
+        let message = &status["containerStatuses"][0]["state"]["waiting"]["message"];
+        let message = message.as_str().unwrap_or_default();
+        message.starts_with("cannot start the shim: ENOMEM")
+    };
+    rig.until("second", "its refusal", refused).await;
+    // The next server has room for one.
+    kill(&server);
+    rig.until_phase("second", "Running").await;
+    node.stop().await;
+}
+
 #[tokio::test]
 async fn a_pod_of_a_machine_that_was_started_anew_is_over_and_says_so() {
     let rig = Rig::new();

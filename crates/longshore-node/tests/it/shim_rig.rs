@@ -197,7 +197,10 @@ impl Rig {
     pub(crate) fn started(&mut self) -> Started {
         match self.report() {
             Report::Started { started, .. } => started,
-            other @ (Report::Begun { .. } | Report::Exited { .. } | Report::CaughtUp) => {
+            other @ (Report::Begun { .. }
+            | Report::Exited { .. }
+            | Report::CaughtUp
+            | Report::NotForked { .. }) => {
                 panic!("reported instead of a start: {other:?}")
             }
         }
