@@ -3,24 +3,19 @@
 //! The init process is a fork of the shim, never a new program. As pid 1 of a pid namespace its end is the end of every
 //! process in the namespace; without one it kills what the program left behind, one generation after the other.
 
-use std::{
-    fs,
-    io::{Read, Write},
-    os::fd::AsRawFd,
-    path::Path,
-};
+use std::{fs, io::Write, os::fd::AsRawFd, path::Path};
 
 use longshore_core::error::chain;
 use nix::{
     errno::Errno,
-    fcntl::OFlag,
     libc,
+    sched::{CloneFlags, clone},
     sys::{
-        prctl::{set_child_subreaper, set_pdeathsig},
+        prctl::{get_dumpable, set_child_subreaper, set_dumpable, set_pdeathsig},
         signal::{SigSet, Signal, kill},
         wait::{WaitPidFlag, WaitStatus, waitpid},
     },
-    unistd::{ForkResult, Pid, fork, getppid, pipe2},
+    unistd::{Pid, getppid},
 };
 
 use super::{
@@ -31,6 +26,9 @@ use super::{
     protocol::{ContainerSpec, Sandbox, UserSpec},
     rootfs,
 };
+
+/// The steps before a program are a handful of shallow functions.
+const PROGRAM_STACK: usize = 128 * 1024;
 
 /// The life of an init; its value is the exit code.
 pub(super) fn run(spec: &ContainerSpec, scratch: &Path, own: OwnIds, pipes: &ChildPipes) -> i32 {
@@ -102,32 +100,15 @@ fn start(
     pipes: &ChildPipes,
 ) -> Result<Pid, Failure> {
     prepare(spec, scratch, own).map_err(Failure::before_exec)?;
-    let (read, write) = pipe2(OFlag::O_CLOEXEC).map_err(no_process)?;
-    #[expect(unsafe_code, reason = "the program needs a process of its own")]
-    // SAFETY: this process has one thread, so its memory is consistent in the child.
-    let program = match unsafe { fork() }.map_err(no_process)? {
-        ForkResult::Parent { child } => child,
-        ForkResult::Child => {
-            drop(read);
-            let failure = program::exec(spec, pipes);
-            let line = serde_json::to_vec(&failure).unwrap_or_default();
-            // Nothing better can be done than to lose the message when the pipe is gone.
-            drop(fs::File::from(write).write_all(&line));
-            #[expect(
-                unsafe_code,
-                reason = "a forked child must not run the parent's exit handlers"
-            )]
-            // SAFETY: `_exit` takes a number and does not return.
-            unsafe {
-                libc::_exit(failure.code)
-            }
-        }
-    };
-    drop(write);
-    // The pipe closes by itself when the program replaces our code.
-    let mut said = Vec::new();
-    drop(fs::File::from(read).read_to_end(&mut said));
-    if let Ok(failure) = serde_json::from_slice::<Failure>(&said) {
+    let mut failure = None;
+    let program = spawn(|| {
+        let why = program::exec(spec, pipes);
+        let code = why.code;
+        failure = Some(why);
+        code
+    });
+    let program = program.map_err(no_process)?;
+    if let Some(failure) = failure {
         let _ = waitpid(program, None);
         return Err(failure);
     }
@@ -135,7 +116,35 @@ fn start(
     Ok(program)
 }
 
-/// Everything between the clone and the fork of the program.
+/// Starts a child that runs `body`, and ends with its value unless it has become a program by then. Returns when it has
+/// become one, or has ended.
+///
+/// The child has our memory, not a copy: a copy would cost more than most programs do (its page tables, each page that
+/// either of us writes, and its end). So `body` can say why it failed in what it borrows, and what it does not free when
+/// it becomes a program stays allocated here.
+fn spawn(mut body: impl FnMut() -> i32) -> Result<Pid, Errno> {
+    // Our memory becomes unreadable to other processes of our user when a child that has it changes its user.
+    let was_dumpable = get_dumpable();
+    let mut stack = vec![0_u8; PROGRAM_STACK];
+    let run = Box::new(|| body() as isize);
+    let flags = CloneFlags::CLONE_VM | CloneFlags::CLONE_VFORK;
+    #[expect(
+        unsafe_code,
+        reason = "the program needs a process of its own, and a copy of our memory is dear"
+    )]
+    // SAFETY: this process has one thread, which the kernel holds until the child has another memory or has ended: so
+    // nothing here runs at the same time as the child, and what it borrows outlives it. It has a stack of its own, far
+    // larger than what it needs, and a panic in it aborts. Descriptors, signal handlers, the working directory, user and
+    // capabilities are the child's own, because the flags do not share them.
+    let child = unsafe { clone(run, &mut stack, flags, Some(libc::SIGCHLD)) };
+    if was_dumpable == Ok(true) {
+        // Where it fails, only root can look into this process.
+        let _ = set_dumpable(true);
+    }
+    child
+}
+
+/// Everything between the clone and the start of the program.
 fn prepare(spec: &ContainerSpec, scratch: &Path, own: OwnIds) -> Result<(), String> {
     if let Some(memory) = &spec.memory {
         // First, while the host's /sys is in sight, so that nothing of the container is without its limit.

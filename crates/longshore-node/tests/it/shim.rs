@@ -76,6 +76,21 @@ fn a_program_that_cannot_start_says_which_and_why() {
     });
 }
 
+/// The init waits until the program has started, so nothing on the way may wait for the init.
+#[test]
+fn why_a_program_cannot_start_may_be_longer_than_a_pipe_holds() {
+    in_every_profile(|profile| {
+        let mut rig = Rig::start(profile, "stay");
+        let mut spec = rig.shell("");
+        let path = format!("/{}", "x".repeat(100_000));
+        spec.argv = vec!["no-such-program".into()];
+        spec.env = vec![("PATH".into(), path.clone())];
+        let exit = rig.run_to_end(spec);
+        assert_eq!((exit.code, exit.reason), (127, ExitReason::StartError));
+        assert!(exit.message.ends_with(&path), "{}", exit.message.len());
+    });
+}
+
 #[test]
 fn sigterm_reaches_the_program_and_ends_one_that_does_not_care() {
     in_every_profile(|profile| {
