@@ -7,7 +7,6 @@
 //! pod: when the server ends, no shim ends, and the node starts another server.
 
 use std::{
-    fs,
     io::{self, IoSliceMut, Write},
     os::{
         fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd},
@@ -23,7 +22,7 @@ use nix::{
     unistd::{ForkResult, Pid, dup2_stderr, dup2_stdin, dup2_stdout, fork, setpgid},
 };
 
-use super::protocol::Report;
+use super::{proc_file, protocol::Report, record::boot_id};
 
 /// The first argument of the server. Its standard input is a socket to the node; its second argument is room for the
 /// command line of a shim.
@@ -53,12 +52,14 @@ pub(super) struct Forked {
 /// Forks until the node is gone. Returns in each child, with what its shim is given, and in the server with `None`.
 pub(super) fn serve() -> io::Result<Option<Forked>> {
     dispose_of_children(SigHandler::SigIgn)?;
+    let room = room_of_arguments();
+    learn_machine();
     while let Some(request) = receive(io::stdin().as_fd())? {
         #[expect(unsafe_code, reason = "each pod has a shim of its own")]
         // SAFETY: this process has one thread, so its memory is consistent in the child.
         let forked = unsafe { fork() };
         match forked {
-            Ok(ForkResult::Child) => return become_shim(request).map(Some),
+            Ok(ForkResult::Child) => return become_shim(request, room).map(Some),
             Ok(ForkResult::Parent { .. }) => {}
             Err(e) => tell_failure(request, e.into()),
         }
@@ -83,6 +84,14 @@ fn accepted(listener: OwnedFd) -> Option<UnixStream> {
     let listener = UnixListener::from(listener);
     listener.set_nonblocking(true).ok()?;
     Some(listener.accept().ok()?.0)
+}
+
+/// Finds out what each shim would find out anew, at a price that it need not pay: a fork knows what this process knows.
+fn learn_machine() {
+    drop(boot_id());
+    // A virtual machine leaves its processor for each question about the features of it.
+    #[cfg(target_arch = "x86_64")]
+    let _ = std::is_x86_feature_detected!("avx2");
 }
 
 /// The next request; `None` when the node is gone.
@@ -130,8 +139,9 @@ fn dispose_of_children(handler: SigHandler) -> io::Result<()> {
     Ok(())
 }
 
-/// Makes a child what a program would be that the node had started with these arguments and descriptors.
-fn become_shim(request: Request) -> io::Result<Forked> {
+/// Makes a child what a program would be that the node had started with these arguments and descriptors. `room` is where
+/// the arguments of the server are, and so those of the child.
+fn become_shim(request: Request, room: Option<(usize, usize)>) -> io::Result<Forked> {
     dispose_of_children(SigHandler::SigDfl)?;
     // A Ctrl-C in the node's terminal is not meant for the pods, and a signal to one of them not for the others.
     setpgid(Pid::from_raw(0), Pid::from_raw(0))?;
@@ -154,14 +164,14 @@ fn become_shim(request: Request) -> io::Result<Forked> {
     dup2_stdin(&stdin)?;
     dup2_stdout(&stdout)?;
     dup2_stderr(&stderr)?;
-    show_arguments(&words);
+    show_arguments(&words, room);
     Ok(Forked { words, network })
 }
 
 /// Shows the arguments of a shim on its command line, in place of those of the server, so that people find the shim of
 /// a pod. What does not fit is cut off.
-fn show_arguments(words: &[String]) {
-    let Some((at, length)) = room_of_arguments() else {
+fn show_arguments(words: &[String], room: Option<(usize, usize)>) {
+    let Some((at, length)) = room else {
         return;
     };
     let mut line = Vec::new();
@@ -178,8 +188,8 @@ fn show_arguments(words: &[String]) {
         unsafe_code,
         reason = "the command line of a process is a part of its memory, and has no other address"
     )]
-    // SAFETY: the kernel gave this process `length` writable bytes there for its arguments, of which nothing reads them
-    // any more: this process has one thread, and has read its arguments.
+    // SAFETY: the kernel gave the server, of which this process is a copy, `length` writable bytes there for its arguments.
+    // Nothing reads them any more: this process has one thread, and has read its arguments.
     unsafe {
         std::ptr::copy_nonoverlapping(
             line.as_ptr(),
@@ -191,7 +201,7 @@ fn show_arguments(words: &[String]) {
 
 /// Where the arguments of this process are, and how many bytes they have.
 fn room_of_arguments() -> Option<(usize, usize)> {
-    let stat = fs::read_to_string("/proc/self/stat").ok()?;
+    let stat = String::from_utf8(proc_file::read("/proc/self/stat", proc_file::STAT).ok()?).ok()?;
     // The second field is the name in parentheses and may hold anything. The arguments begin at field 48 and end at 49.
     let mut fields = stat.rsplit_once(')')?.1.split_whitespace();
     let begin: usize = fields.nth(45)?.parse().ok()?;

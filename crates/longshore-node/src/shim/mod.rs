@@ -22,6 +22,7 @@ mod main;
 mod mounts;
 mod node_link;
 mod probe;
+mod proc_file;
 mod program;
 mod rootfs;
 mod running;

@@ -15,6 +15,8 @@ use nix::{
     mount::{MsFlags, mount},
 };
 
+use super::proc_file;
+
 /// Trees that every container gets anew, and those that belong to other container engines.
 const NOT_SHOWN: [&str; 10] = [
     "/proc",
@@ -28,6 +30,9 @@ const NOT_SHOWN: [&str; 10] = [
     "/run/netns",
     "/run/user",
 ];
+
+/// Holds the mount table of most machines.
+const MOUNT_TABLE: usize = 32 * 1024;
 
 /// Shows `source` and everything mounted below it at `target`.
 pub(super) fn bind(source: &Path, target: &Path) -> io::Result<()> {
@@ -153,7 +158,7 @@ pub(super) struct HostMount {
 
 /// The file systems below `/` that a container shall see, parents first.
 pub(super) fn host_mounts() -> io::Result<Vec<HostMount>> {
-    let table = fs::read("/proc/self/mountinfo")?;
+    let table = proc_file::read("/proc/self/mountinfo", MOUNT_TABLE)?;
     Ok(parse_mounts(&table))
 }
 

@@ -4,11 +4,15 @@ use std::{
     fs::{self, OpenOptions},
     io::{self, Write},
     path::{Path, PathBuf},
+    sync::OnceLock,
 };
 
 use serde::{Deserialize, Serialize};
 
-use super::protocol::{AttemptId, Exit, ExitReason, Started};
+use super::{
+    proc_file,
+    protocol::{AttemptId, Exit, ExitReason, Started},
+};
 use crate::clock;
 
 /// The name of the socket in a pod directory.
@@ -153,10 +157,14 @@ impl Record {
     }
 }
 
-/// The kernel's name for the time since the machine was started.
+/// The kernel's name for the time since the machine was started, which a process asks for once.
 pub(crate) fn boot_id() -> String {
-    let id = fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
-    id.trim().to_owned()
+    static BOOT: OnceLock<String> = OnceLock::new();
+    let read = || {
+        let id = fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
+        id.trim().to_owned()
+    };
+    BOOT.get_or_init(read).clone()
 }
 
 /// The exit that stands for an unknown one: code 137, `ContainerStatusUnknown`, ended now.
@@ -181,7 +189,8 @@ pub(crate) fn attempt_dir(pod_dir: &Path, id: &AttemptId) -> PathBuf {
 
 /// The start time of a process in clock ticks since boot; `None` when it has ended.
 pub(crate) fn live_start_ticks(pid: i32) -> Option<u64> {
-    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    let stat = proc_file::read(format!("/proc/{pid}/stat"), proc_file::STAT).ok()?;
+    let stat = String::from_utf8(stat).ok()?;
     // The second field is the program's name in parentheses and may hold anything; then comes the state. The start time
     // is field 22.
     let mut fields = stat.rsplit_once(')')?.1.split_whitespace();
