@@ -6,12 +6,13 @@
 
 use std::{
     fs, io,
-    os::unix::fs::symlink,
+    os::unix::fs::{FileTypeExt, MetadataExt, symlink},
     path::{Path, PathBuf},
 };
 
 use nix::{
     mount::{MntFlags, MsFlags, mount, umount2},
+    sys::stat::{Mode, SFlag, mknod, umask},
     unistd::{chdir, pivot_root, sethostname},
 };
 
@@ -75,7 +76,7 @@ pub(super) fn enter(spec: &RootSpec, rights: Rights, scratch: &Path) -> Result<(
     }
     pivot(&root)?;
     kernel_mounts()?;
-    devices()?;
+    devices(rights)?;
     if spec.base == slash {
         if let Some(dir) = spec.hide.as_deref().filter(|dir| dir.is_dir()) {
             tmpfs(dir, "mode=555,size=4k")?;
@@ -188,17 +189,23 @@ fn kernel_mounts() -> Result<()> {
 }
 
 /// A small `/dev` of our own: the standard devices, terminals and shared memory.
-fn devices() -> Result<()> {
+fn devices(rights: Rights) -> Result<()> {
     let dev = Path::new("/dev");
     fs::create_dir_all(dev).at("make", dev)?;
-    tmpfs(dev, "mode=755,size=1m")?;
-    for name in DEVICES {
-        let (node, host) = (dev.join(name), on_host(&dev.join(name)));
-        if host.exists() {
-            fs::write(&node, "").at("make", &node)?;
-            bind(&host, &node).at("mount", &node)?;
-        }
-    }
+    let flags = match rights {
+        Rights::Root => MsFlags::MS_NOSUID,
+        Rights::User => MsFlags::MS_NOSUID | MsFlags::MS_NODEV,
+    };
+    let options = Some("mode=755,size=1m");
+    mount(Some("tmpfs"), dev, Some("tmpfs"), flags, options).at("mount memory at", dev)?;
+    // The kernel takes the bits of the umask from the mode of a new device.
+    let before = umask(Mode::empty());
+    let made = DEVICES.iter().try_for_each(|name| {
+        let node = dev.join(name);
+        device(&on_host(&node), &node, rights)
+    });
+    umask(before);
+    made?;
     let (pts, shm) = (dev.join("pts"), dev.join("shm"));
     fs::create_dir(&pts).at("make", &pts)?;
     let flags = MsFlags::MS_NOSUID | MsFlags::MS_NOEXEC;
@@ -216,6 +223,23 @@ fn devices() -> Result<()> {
         symlink(goal, dev.join(link)).at("make the link", &dev.join(link))?;
     }
     Ok(())
+}
+
+/// Makes a device of the host at `node`, where the host has it. A node of the container's own takes less time than a mount
+/// of the host's; where the kernel refuses one, it is mounted.
+fn device(host: &Path, node: &Path, rights: Rights) -> Result<()> {
+    let Ok(found) = fs::metadata(host) else {
+        return Ok(());
+    };
+    let mode = Mode::from_bits_truncate(0o666);
+    let is_made = rights == Rights::Root
+        && found.file_type().is_char_device()
+        && mknod(node, SFlag::S_IFCHR, mode, found.rdev()).is_ok();
+    if is_made {
+        return Ok(());
+    }
+    fs::write(node, "").at("make", node)?;
+    bind(host, node).at("mount", node)
 }
 
 /// A root that is not the host's still resolves names as the host does.

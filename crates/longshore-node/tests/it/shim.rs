@@ -261,6 +261,33 @@ fn a_container_sees_itself_as_alone() {
 }
 
 #[test]
+fn every_user_may_use_the_devices_and_root_mounts_none_of_them() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let is_allowed = nix::sys::stat::mknod(
+        &dir.path().join("null"),
+        nix::sys::stat::SFlag::S_IFCHR,
+        nix::sys::stat::Mode::empty(),
+        nix::sys::stat::makedev(1, 3),
+    )
+    .is_ok();
+    in_mount_profiles(|profile| {
+        let mut rig = Rig::start(profile, "stay");
+        let mut spec = rig.shell(
+            "echo x > /dev/null && head -c 3 /dev/zero | wc -c && head -c 1 /dev/urandom | wc -c; \
+             grep -c ' /dev/null ' /proc/self/mountinfo",
+        );
+        spec.user.uid = Some(1234);
+        rig.run_to_end(spec);
+        let n_mounts = if profile == Profile::Full && is_allowed {
+            0
+        } else {
+            1
+        };
+        assert_eq!(rig.output(), format!("3\n1\n{n_mounts}"), "{profile:?}");
+    });
+}
+
+#[test]
 fn a_read_only_root_still_has_writable_volumes() {
     in_mount_profiles(|profile| {
         let mut rig = Rig::start(profile, "stay");
