@@ -2,9 +2,10 @@
 
 use std::time::Duration;
 
+use bytes::Bytes;
 use futures::StreamExt;
-use http::Method;
-use http_body_util::BodyExt;
+use http::{Method, Request};
+use http_body_util::{BodyExt, Full};
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::{
     Api as KubeApi,
@@ -15,6 +16,7 @@ use kube::{
 };
 use longshore_cluster::{ApiBody, Cluster};
 use serde_json::{Value, json};
+use tower::ServiceExt;
 
 use crate::harness::{Api, CONFIG_MAPS, config_map, revision};
 
@@ -25,8 +27,21 @@ pub(crate) struct Lines {
 }
 
 impl Lines {
+    /// A watch for metadata only.
+    async fn open_metadata(cluster: &Cluster, path: &str) -> Lines {
+        let accept = "application/json;as=PartialObjectMetadata;v=v1;g=meta.k8s.io";
+        let request = Request::get(path).header("accept", accept);
+        let request = request.body(Full::new(Bytes::new())).unwrap();
+        let response = cluster.service().oneshot(request).await.unwrap();
+        assert_eq!(response.status(), 200);
+        Lines {
+            body: response.into_body(),
+            buffer: Vec::new(),
+        }
+    }
+
     pub(crate) async fn open(api: &Api, path: &str) -> Lines {
-        let response = api.send(Method::GET, path, "", bytes::Bytes::new()).await;
+        let response = api.send(Method::GET, path, "", Bytes::new()).await;
         assert_eq!(response.status(), 200);
         Lines {
             body: response.into_body(),
@@ -384,5 +399,34 @@ async fn kube_watchers_recover_whatever_the_way_they_list() {
         api.put(&format!("{CONFIG_MAPS}/a"), config_map("a", "3"))
             .await;
         expect("3").await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_watch_for_metadata_has_the_events_of_the_objects_with_exactly_their_metadata() {
+    let cluster = Cluster::in_memory();
+    let api = Api::new(&cluster);
+    let mut whole = Lines::open(&api, &watch("")).await;
+    let mut metadata = Lines::open_metadata(&cluster, &watch("")).await;
+    let mut object = config_map("a", "\"metadata\":{}}");
+    object["metadata"]["annotations"] = json!({"odd": "}],\"kind\":\"\\\""});
+    let made = api.make(CONFIG_MAPS, object).await;
+    let path = format!("{CONFIG_MAPS}/a");
+    let mut changed = made.clone();
+    changed["metadata"]["labels"] = json!({"l": "v"});
+    api.put(&path, changed).await;
+    api.delete(&path, json!({})).await;
+    for event in ["ADDED", "MODIFIED", "DELETED"] {
+        let (whole, metadata) = (whole.next().await.unwrap(), metadata.next().await.unwrap());
+        assert_eq!(
+            (&whole["type"], &metadata["type"]),
+            (&json!(event), &json!(event))
+        );
+        let expected = json!({
+            "kind": "PartialObjectMetadata",
+            "apiVersion": "meta.k8s.io/v1",
+            "metadata": whole["object"]["metadata"],
+        });
+        assert_eq!(metadata["object"], expected);
     }
 }

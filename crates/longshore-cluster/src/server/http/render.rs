@@ -104,10 +104,10 @@ impl Rendering {
 
     /// A stored object.
     pub(crate) fn json(&self, object: &Object) -> Bytes {
-        if self.is_stored_form(object) {
-            object.json()
-        } else {
-            self.value(object.value()).to_string().into()
+        match self.form {
+            Form::Metadata => object.metadata_json(),
+            Form::Whole if self.is_stored_form(object) => object.json(),
+            Form::Whole | Form::Table => self.value(object.value()).to_string().into(),
         }
     }
 
@@ -141,7 +141,8 @@ impl Rendering {
             return;
         }
         let mut item = match self.form {
-            Form::Whole | Form::Metadata => self.value(object.value()),
+            Form::Metadata => return out.put_slice(&object.metadata_json()),
+            Form::Whole => self.value(object.value()),
             Form::Table => self.row(&object.value()),
         };
         if self.form == Form::Whole
@@ -183,8 +184,9 @@ impl Rendering {
             return object.frame(event);
         }
         let shown = match self.form {
+            Form::Metadata => return object.metadata_frame(event),
             Form::Table if self.has_named_columns => self.table(&object.value()),
-            Form::Whole | Form::Metadata | Form::Table => self.value(object.value()),
+            Form::Whole | Form::Table => self.value(object.value()),
         };
         self.has_named_columns = true;
         frame_of(event.name(), &shown)

@@ -73,6 +73,7 @@ impl EventType {
 }
 
 const FRAME_TAIL: &[u8] = b"}\n";
+const METADATA_HEAD: &[u8] = br#"{"kind":"PartialObjectMetadata","apiVersion":"meta.k8s.io/v1","#;
 
 /// What selectors look at, taken out of the object once.
 #[derive(Debug, Clone, Default)]
@@ -112,9 +113,17 @@ impl Facets {
 pub(crate) struct Draft {
     head: Vec<u8>,
     tail: Vec<u8>,
-    /// Where `"metadata"` starts in `head`: what list items begin with.
-    body_at: usize,
+    places: Places,
     facets: Arc<Facets>,
+}
+
+/// Where the metadata is in an encoded object.
+#[derive(Debug, Clone, Copy)]
+struct Places {
+    /// Where `"metadata"` starts in the head: what list items begin with.
+    body_at: usize,
+    /// How many bytes of the tail belong to it.
+    metadata_len: usize,
 }
 
 impl Draft {
@@ -139,6 +148,7 @@ impl Draft {
             .unwrap_or(&empty);
         write_members(&mut tail, metadata, &["resourceVersion"]);
         tail.push(b'}');
+        let metadata_len = tail.len();
         if let Some(object) = object.as_object() {
             write_members(&mut tail, object, &["kind", "apiVersion", "metadata"]);
         }
@@ -146,7 +156,10 @@ impl Draft {
         Draft {
             head,
             tail,
-            body_at,
+            places: Places {
+                body_at,
+                metadata_len,
+            },
             facets: Arc::new(Facets::of(resource, object)),
         }
     }
@@ -169,7 +182,7 @@ impl Draft {
             event,
             &self.head,
             &self.tail,
-            self.body_at,
+            self.places,
             self.facets,
         )
     }
@@ -204,6 +217,7 @@ pub(crate) struct Object {
     frame: Bytes,
     json_at: usize,
     body_at: usize,
+    metadata_end: usize,
     revision_at: usize,
     revision_len: usize,
 }
@@ -224,7 +238,7 @@ impl Object {
         event: EventType,
         head: &[u8],
         tail: &[u8],
-        body_at: usize,
+        places: Places,
         facets: Arc<Facets>,
     ) -> Object {
         let digits = revision.to_string();
@@ -242,7 +256,8 @@ impl Object {
             facets,
             frame: frame.into(),
             json_at: prefix.len(),
-            body_at: prefix.len() + body_at,
+            body_at: prefix.len() + places.body_at,
+            metadata_end: prefix.len() + head.len() + digits.len() + places.metadata_len,
             revision_at: prefix.len() + head.len(),
             revision_len: digits.len(),
         }
@@ -251,13 +266,17 @@ impl Object {
     /// The object under the revision of its deletion, as DELETED events carry it.
     pub(crate) fn departed(&self, revision: u64) -> Object {
         let end = self.frame.len() - FRAME_TAIL.len();
+        let tail_at = self.revision_at + self.revision_len;
         Object::assemble(
             self.key.clone(),
             revision,
             EventType::Deleted,
             &self.frame[self.json_at..self.revision_at],
-            &self.frame[self.revision_at + self.revision_len..end],
-            self.body_at - self.json_at,
+            &self.frame[tail_at..end],
+            Places {
+                body_at: self.body_at - self.json_at,
+                metadata_len: self.metadata_end - tail_at,
+            },
             Arc::clone(&self.facets),
         )
     }
@@ -290,6 +309,23 @@ impl Object {
         frame.extend_from_slice(prefix);
         frame.extend_from_slice(rest);
         frame.into()
+    }
+
+    /// The object's metadata as a `PartialObjectMetadata`, without a look at the rest of the object.
+    pub(crate) fn metadata_json(&self) -> Bytes {
+        self.metadata_between(b"", b"")
+    }
+
+    /// The line of a watch event with the object's metadata alone.
+    pub(crate) fn metadata_frame(&self, event: EventType) -> Bytes {
+        self.metadata_between(event.head(), FRAME_TAIL)
+    }
+
+    fn metadata_between(&self, before: &[u8], after: &[u8]) -> Bytes {
+        let metadata = &self.frame[self.body_at..self.metadata_end];
+        [before, METADATA_HEAD, metadata, b"}", after]
+            .concat()
+            .into()
     }
 
     /// The decoded object, a fresh copy.
