@@ -15,7 +15,10 @@ use nix::mount::{MsFlags, mount};
 use super::mounts::{bind, set_read_only};
 
 /// The directory of all layers in a scratch directory.
-pub(super) const LAYERS: &str = "layers";
+const LAYERS: &str = "layers";
+/// What the names of layers' directories begin with: what was written, and what the kernel needs beside it.
+const UPPER: &str = "upper";
+const WORK: &str = "work";
 
 /// What the kernel lets the init do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -77,14 +80,14 @@ impl<'a> Layers<'a> {
 
     /// Shows an empty directory at `target` that every user may write to.
     pub(super) fn own_directory(&mut self, target: &Path) -> io::Result<()> {
-        let dir = self.new_directory("upper")?;
+        let dir = self.new_directory(UPPER)?;
         fs::set_permissions(&dir, fs::Permissions::from_mode(0o1777))?;
         bind(&dir, target)
     }
 
     fn try_overlay(&mut self, lower: &Path, target: &Path) -> io::Result<()> {
-        let upper = self.new_directory("upper")?;
-        let work = self.new_directory("work")?;
+        let upper = self.new_directory(UPPER)?;
+        let work = self.new_directory(WORK)?;
         // The merged directory takes owner and mode from the upper one.
         let attributes = fs::metadata(lower)?;
         fs::set_permissions(&upper, attributes.permissions())?;
@@ -119,6 +122,20 @@ impl<'a> Layers<'a> {
     }
 }
 
+/// Removes the layers of a container that has ended. What cannot be removed now goes with the pod's directory.
+pub(super) fn remove(scratch: &Path) {
+    let layers = scratch.join(LAYERS);
+    for layer in fs::read_dir(&layers).into_iter().flatten().flatten() {
+        let path = layer.path();
+        if layer.file_name().as_bytes().starts_with(WORK.as_bytes()) {
+            // The kernel's own directory in it, which is empty without a mount.
+            drop(fs::remove_dir(path.join("work")));
+        }
+        drop(longshore_files::remove_tree(&path));
+    }
+    drop(longshore_files::remove_tree(&layers));
+}
+
 /// A path as a mount option: commas and colons separate things there.
 fn escaped(path: &Path) -> OsString {
     let mut out = Vec::new();
@@ -129,4 +146,30 @@ fn escaped(path: &Path) -> OsString {
         out.push(*byte);
     }
     OsString::from_vec(out)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_containers_wrote_and_what_the_kernel_made_is_removed() {
+        let scratch = tempfile::tempdir().unwrap();
+        let layers = scratch.path().join(LAYERS);
+        for path in [
+            "upper-1",
+            "work-2/work",
+            "upper-3/etc/deep",
+            "work-4/work",
+            "work-4/index",
+        ] {
+            fs::create_dir_all(layers.join(path)).unwrap();
+        }
+        fs::write(layers.join("upper-3/etc/file"), "").unwrap();
+        fs::write(layers.join("work-4/work/left"), "").unwrap();
+        for _ in 0..2 {
+            remove(scratch.path());
+            assert!(!layers.exists());
+        }
+    }
 }

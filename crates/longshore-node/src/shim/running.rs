@@ -23,7 +23,7 @@ use super::{
     cgroup,
     container::{Failure, InitReport, Launched, OwnIds, Reports, launch},
     input::{Input, STDIN_FILE},
-    layers::LAYERS,
+    layers,
     log::{Flow, LineReader},
     protocol::{AttemptId, ContainerSpec, Exit, ExitReason, Sandbox, Started},
     record::{Record, attempt_dir, boot_id, live_start_ticks},
@@ -342,10 +342,11 @@ fn prepare(scratch: &Path, spec: &ContainerSpec) -> io::Result<(ContainerSpec, F
 /// Removes what an ended attempt wrote into its private layers and its termination file.
 pub(super) fn clear_scratch(pod_dir: &Path, id: &AttemptId) {
     let scratch = attempt_dir(pod_dir, id);
-    for dir in ["root", "shadow", LAYERS, "memory"] {
+    for dir in ["root", "shadow", "memory"] {
         // What cannot be removed now goes with the pod's directory.
         drop(longshore_files::remove_tree(&scratch.join(dir)));
     }
+    layers::remove(&scratch);
     for file in [TERMINATION_FILE, STDIN_FILE] {
         drop(fs::remove_file(scratch.join(file)));
     }
