@@ -71,6 +71,11 @@ impl Record {
     /// Writes the end of an attempt durably, in the room of its first record where it has one.
     ///
     /// A crash of the machine in the middle of it leaves what [`load`](Self::load) reads as a beginning without an end.
+    ///
+    /// It has a sync of its own, before the end is reported: what is reported counts at once for what is durable by itself,
+    /// the pod's status and the task's row. With only the beginning left after a loss of power, the node would take the
+    /// attempt for a lost one (137) against the status that it has written, and start anew a container of `OnFailure` whose
+    /// success others have acted upon. The sync is one of blocks that the file has already.
     pub(crate) fn end(&self, pod_dir: &Path) -> io::Result<()> {
         match self.overwrite(pod_dir) {
             Ok(file) => file.sync_data(),

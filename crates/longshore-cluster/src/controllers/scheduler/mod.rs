@@ -30,12 +30,16 @@ use serde_json::{Value, json};
 use super::{queue::Queue, recorder::Recorder};
 
 const SCHEDULER: &str = "default-scheduler";
+/// A pod that has ended needs no node and takes no room, so its end is to the scheduler as its deletion, and it sees no
+/// change of the pod after that.
+const NOT_ENDED: &str = "status.phase!=Succeeded,status.phase!=Failed";
 
 /// Runs for ever.
 pub(super) async fn run(client: Client) {
     let pods: Api<Pod> = Api::all(client.clone());
     let nodes: Api<Node> = Api::all(client.clone());
-    let mut pod_events = watcher(pods, Config::default()).default_backoff().boxed();
+    let pod_events = watcher(pods, Config::default().fields(NOT_ENDED));
+    let mut pod_events = pod_events.default_backoff().boxed();
     let mut node_events = watcher(nodes, Config::default()).default_backoff().boxed();
     let mut scheduler = Scheduler::new(client);
     loop {
@@ -171,17 +175,7 @@ impl Scheduler {
             .as_ref()
             .and_then(|spec| spec.node_name.clone())
             .unwrap_or_default();
-        let phase = pod
-            .status
-            .as_ref()
-            .and_then(|status| status.phase.as_deref())
-            .unwrap_or("");
-        if matches!(phase, "Succeeded" | "Failed") {
-            self.pending.remove(&ticket);
-            if self.ledger.remove(&ticket.key) {
-                self.try_all();
-            }
-        } else if !node.is_empty() {
+        if !node.is_empty() {
             self.pending.remove(&ticket);
             self.ledger.enter(ticket.key, &node, demand(&pod));
         } else if is_ours(&pod) {
