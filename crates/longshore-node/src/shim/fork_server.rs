@@ -15,11 +15,13 @@ use std::{
 };
 
 use nix::{
+    errno::Errno,
+    libc,
     sys::{
         signal::{SigHandler, Signal, signal},
         socket::{ControlMessageOwned, MsgFlags, recvmsg},
     },
-    unistd::{ForkResult, Pid, dup2_stderr, dup2_stdin, dup2_stdout, fork, setpgid},
+    unistd::{Pid, dup2_stderr, dup2_stdin, dup2_stdout, setpgid},
 };
 
 use super::{proc_file, protocol::Report, record::boot_id};
@@ -55,12 +57,9 @@ pub(super) fn serve() -> io::Result<Option<Forked>> {
     let room = room_of_arguments();
     learn_machine();
     while let Some(request) = receive(io::stdin().as_fd())? {
-        #[expect(unsafe_code, reason = "each pod has a shim of its own")]
-        // SAFETY: this process has one thread, so its memory is consistent in the child.
-        let forked = unsafe { fork() };
-        match forked {
-            Ok(ForkResult::Child) => return become_shim(request, room).map(Some),
-            Ok(ForkResult::Parent { .. }) => {}
+        match fork() {
+            Ok(Side::Child) => return become_shim(request, room).map(Some),
+            Ok(Side::Server) => {}
             Err(e) => tell_failure(request, e.into()),
         }
     }
@@ -84,6 +83,32 @@ fn accepted(listener: OwnedFd) -> Option<UnixStream> {
     let listener = UnixListener::from(listener);
     listener.set_nonblocking(true).ok()?;
     Some(listener.accept().ok()?.0)
+}
+
+/// Where a fork returns.
+enum Side {
+    Server,
+    Child,
+}
+
+/// Forks as the kernel does.
+///
+/// The C library has handlers run around a fork, and those of the allocator take and renew each of its locks on both sides.
+/// That is for processes of several threads. It writes to many pages, each of which the kernel then has to copy.
+fn fork() -> Result<Side, Errno> {
+    const NONE: libc::c_long = 0;
+    let signal = libc::c_long::from(libc::SIGCHLD);
+    #[expect(
+        unsafe_code,
+        reason = "each pod has a shim of its own, and no safe call forks without handlers"
+    )]
+    // SAFETY: this process has one thread, so its memory is consistent in the child and no lock is held. Without flags and
+    // without a stack the child goes on here, with a copy of the memory, as after `fork`.
+    let child = unsafe { libc::syscall(libc::SYS_clone, signal, NONE, NONE, NONE, NONE) };
+    Errno::result(child).map(|child| match child {
+        0 => Side::Child,
+        _ => Side::Server,
+    })
 }
 
 /// Finds out what each shim would find out anew, at a price that it need not pay: a fork knows what this process knows.

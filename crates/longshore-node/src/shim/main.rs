@@ -102,11 +102,15 @@ pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
     match result {
         Ok(()) => ExitCode::SUCCESS,
         Err(e) => {
-            // Standard error is the pod's shim.log; if even that is gone, the error is lost.
-            drop(writeln!(io::stderr(), "shim: {e}"));
+            say(&e);
             ExitCode::FAILURE
         }
     }
+}
+
+/// Standard error is the pod's shim.log; if even that is gone, the error is lost.
+fn say(error: &io::Error) {
+    drop(writeln!(io::stderr(), "shim: {error}"));
 }
 
 /// Forks shims for a node; in each child, is the shim.
@@ -115,7 +119,18 @@ fn fork_shims() -> io::Result<()> {
     match fork_server::serve()? {
         Some(Forked { words, network }) => {
             let words: Vec<&str> = words.iter().map(String::as_str).collect();
-            run(&words, network)
+            let result = run(&words, network);
+            if let Err(e) = &result {
+                say(e);
+            }
+            #[expect(
+                unsafe_code,
+                reason = "a forked child must not run the exit handlers of its parent"
+            )]
+            // SAFETY: `_exit` takes a number and does not return.
+            unsafe {
+                libc::_exit(i32::from(result.is_err()))
+            }
         }
         None => Ok(()),
     }

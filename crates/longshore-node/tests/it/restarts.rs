@@ -257,7 +257,7 @@ async fn a_pod_for_whose_shim_the_machine_has_no_room_says_so_and_starts_later()
     let refused = |status: &Value| {
         let message = &status["containerStatuses"][0]["state"]["waiting"]["message"];
         let message = message.as_str().unwrap_or_default();
-        message.starts_with("cannot start the shim: ENOMEM")
+        message.starts_with("cannot start the shim: Cannot allocate memory")
     };
     rig.until("second", "its refusal", refused).await;
     // The next server has room for one.
