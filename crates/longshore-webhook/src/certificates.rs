@@ -97,6 +97,20 @@ impl CertificateError {
             | Self::Unusable { .. } => false,
         }
     }
+
+    /// When a replica that has a certificate looks again: one that was uninstalled may be installed again at any time.
+    fn look_again(&self) -> Duration {
+        match self {
+            Self::Uninstalled { .. } => UNINSTALLED_PAUSE,
+            Self::Api(_) if self.is_race() => SOON,
+            Self::Api(_)
+            | Self::Missing { .. }
+            | Self::NotMade(_)
+            | Self::Tls(_)
+            | Self::ClientAuthority(_)
+            | Self::Unusable { .. } => LOOK_AGAIN,
+        }
+    }
 }
 
 /// The certificates and tokens of a webhook. Any number of replicas may keep the same ones: each write is made upon what
@@ -265,8 +279,12 @@ impl Certificates {
                     said.forget(&UNRENEWED);
                     wait = wait.min(self.next_look(&kept));
                 }
-                Err(error) if error.is_race() => wait = SOON,
-                Err(error) => warn_once(&mut said, UNRENEWED, &error),
+                Err(error) => {
+                    wait = wait.min(error.look_again());
+                    if !error.is_race() {
+                        warn_once(&mut said, UNRENEWED, &error);
+                    }
+                }
             }
             tokio::select! {
                 () = tokio::time::sleep(wait) => {}
@@ -577,3 +595,6 @@ fn warn_once(said: &mut Repeated<&'static str>, what: &'static str, error: &Cert
         tracing::debug!(error, "{what}");
     }
 }
+
+#[cfg(test)]
+mod tests;
