@@ -51,7 +51,7 @@ impl Requests {
         let request = Request::new(path).get(&target.name, &Default::default());
         match self.send("get", target, request).await {
             Ok(answer) => answer.object_of(target).map(Some),
-            Err(error) if error.code() == Some(404) => Ok(None),
+            Err(error) if error.is_absent() => Ok(None),
             Err(error) => Err(error),
         }
     }
@@ -289,6 +289,12 @@ impl ApiError {
     /// The HTTP status of the answer, where there was one.
     pub fn code(&self) -> Option<u16> {
         self.answer().map(|status| status.code)
+    }
+
+    /// Whether there is no such object: also where the API server does not serve its kind (404), or says that it does not
+    /// implement it (501, the embedded one).
+    pub fn is_absent(&self) -> bool {
+        matches!(self.code(), Some(404 | 501))
     }
 
     /// The API server's own words, where there was an answer.

@@ -48,7 +48,7 @@ impl Objects {
         for target in targets {
             match self.requests.delete(target, None).await {
                 Ok(_) => deleted.push(name(target)),
-                Err(error) if error.code() == Some(404) => {}
+                Err(error) if error.is_absent() => {}
                 Err(error) => return Err(error.into()),
             }
         }
@@ -138,7 +138,7 @@ impl Objects {
             .patch(&patch.target, patch.subresource, patch.kind, body);
         match answer.await {
             Ok(answer) => Ok(Some(answer.object_of(&patch.target)?)),
-            Err(error) if error.is_precondition_failure() || error.code() == Some(404) => Ok(None),
+            Err(error) if error.is_precondition_failure() || error.is_absent() => Ok(None),
             // An API server still calls a webhook that was removed.
             Err(error) if error.code().is_some_and(|code| code >= 500) => Ok(None),
             Err(error) => Err(error.into()),

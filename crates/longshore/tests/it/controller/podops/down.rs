@@ -282,7 +282,9 @@ pub(super) async fn apply_policy(place: &Place<'_>) -> Vec<String> {
         };
         let path = format!("{REGISTERED}/{plural}");
         match http::create(place.client(), &path, &object).await {
-            Err(kube::Error::Api(status)) if status.code == 404 => return Vec::new(),
+            Err(kube::Error::Api(status)) if matches!(status.code, 404 | 501) => {
+                return Vec::new();
+            }
             made => drop(made.unwrap()),
         }
         paths.push(format!("{path}/{EVICTION_POLICY}"));
