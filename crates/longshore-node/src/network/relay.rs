@@ -99,6 +99,7 @@ async fn accept(
             Ok((stream, peer)) => {
                 let Some(place) = guests.admit((pod.clone(), peer.ip())) else {
                     tracing::debug!(%peer, "a pod has too many connections open");
+                    refuse(stream);
                     continue;
                 };
                 n_accepted = n_accepted.wrapping_add(1);
@@ -106,13 +107,15 @@ async fn accept(
                 let to = choose(&targets.borrow(), n_accepted, at);
                 let is_allowed = *targets.borrow() != Target::Original
                     || matches!(peer.ip(), IpAddr::V4(from) if network.has_way_out(from));
+                let Some(to) = to.filter(|_| is_allowed) else {
+                    refuse(stream);
+                    continue;
+                };
                 let network = Arc::clone(&network);
-                if let Some(to) = to.filter(|_| is_allowed) {
-                    open.spawn(async move {
-                        relay(stream, to, &network).await;
-                        drop(place);
-                    });
-                }
+                open.spawn(async move {
+                    relay(stream, to, &network).await;
+                    drop(place);
+                });
             }
             Err(error) => {
                 tracing::debug!(%error, "a connection of a pod was not accepted");
@@ -134,6 +137,13 @@ fn choose(target: &Target, turn: usize, at: Option<SocketAddr>) -> Option<Socket
     }
 }
 
+/// Resets a connection that leads nowhere: a client that found its end would take it for an empty answer.
+fn refuse(stream: TcpStream) {
+    if let Err(error) = stream.set_zero_linger() {
+        tracing::debug!(%error, "a connection is closed, not reset");
+    }
+}
+
 async fn relay(mut from: TcpStream, to: SocketAddr, network: &Network) {
     let connecting = async {
         match to {
@@ -142,6 +152,7 @@ async fn relay(mut from: TcpStream, to: SocketAddr, network: &Network) {
         }
     };
     let Ok(Ok(mut to)) = tokio::time::timeout(CONNECT_TIMEOUT, connecting).await else {
+        refuse(from);
         return;
     };
     // Small answers must not wait for a second one.
@@ -236,5 +247,23 @@ mod tests {
         assert_eq!(answer, b"cba");
         serving.await.unwrap();
         drop(relay);
+    }
+    #[tokio::test]
+    async fn a_connection_that_leads_nowhere_is_reset() {
+        let nobody = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let closed = nobody.local_addr().unwrap();
+        drop(nobody);
+        for target in [Target::Host(closed), Target::Endpoints(Vec::new())] {
+            let entry = TcpListener::bind("127.0.0.1:0").await.unwrap();
+            let at = entry.local_addr().unwrap();
+            let config = NodeConfig::new("node", "/nowhere", Vec::new());
+            let network = Arc::new(Network::new(config, Profile::None));
+            let relay = Relay::start(None, entry, target, network, Arc::default());
+            let mut client = TcpStream::connect(at).await.unwrap();
+            let read = client.read_to_end(&mut Vec::new()).await;
+            let error = read.unwrap_err();
+            assert_eq!(error.kind(), std::io::ErrorKind::ConnectionReset);
+            drop(relay);
+        }
     }
 }
