@@ -70,6 +70,11 @@ impl ServiceRange {
         self.nth(0)
     }
 
+    /// Whether an address is the network's own.
+    pub(crate) fn is_network(self, address: Ipv4Addr) -> bool {
+        address == self.network
+    }
+
     /// Whether an address is inside, the network's own and its last one included.
     pub(crate) fn contains(self, address: Ipv4Addr) -> bool {
         let distance = address.to_bits().checked_sub(self.network.to_bits());

@@ -110,18 +110,12 @@ fn check_binding(call: &Call, binding: &Value) -> Result<()> {
         .index
         .read(|policy| policy.rules_of_role(&role, namespace));
     let Some(rules) = rules else {
-        return Err(missing_role(authorizer, kind, &role.name));
+        // In the words of Kubernetes, which names the resource of the binding.
+        return Err(ApiError::not_found(call.resource(), &role.name));
     };
     match lack(authorizer, &call.user, namespace, &rules) {
         Some(why) => Err(refusal(call, binding, &why)),
         None => Ok(()),
-    }
-}
-
-fn missing_role(authorizer: &Authorizer, kind: PolicyKind, name: &str) -> ApiError {
-    match authorizer.index.collection(kind) {
-        Some(roles) => ApiError::not_found(&roles.resource, name),
-        None => ApiError::no_such_resource(),
     }
 }
 

@@ -80,11 +80,17 @@ fn aggregation_violations(aggregation: &Value) -> Vec<Cause> {
         let why = "at least one clusterRoleSelector required if aggregationRule is non-nil";
         return vec![Cause::required(field, why)];
     }
-    let faults = selectors
-        .iter()
-        .enumerate()
-        .map(|(n, selector)| selector_violations(&format!("{field}[{n}]"), selector));
-    faults.flatten().collect()
+    let mut causes = Vec::new();
+    for (n, selector) in selectors.into_iter().enumerate() {
+        let field = format!("{field}[{n}]");
+        let faults = selector_violations(&field, selector);
+        if !faults.is_empty() {
+            causes.extend(faults);
+            let why = "invalid label selector.";
+            causes.push(Cause::invalid(&field, &Value::Null, why));
+        }
+    }
+    causes
 }
 
 fn rule_violations(is_namespaced: bool, field: &str, rule: &Value) -> Vec<Cause> {

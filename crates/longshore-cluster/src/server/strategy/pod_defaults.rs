@@ -17,6 +17,7 @@ pub(crate) fn set_defaults(spec: &mut Value) {
         members.entry(key).or_insert(value);
     }
     mirror_service_account(members);
+    drop_restart_policies(members);
     for list in ["initContainers", "containers", "ephemeralContainers"] {
         for container in items(members, list) {
             set_container_defaults(container);
@@ -35,6 +36,20 @@ pub(crate) fn set_defaults(spec: &mut Value) {
         for container in items(members, "containers") {
             set_host_ports(container);
         }
+    }
+}
+
+/// Takes away what Kubernetes 1.34 takes away as long as the feature `ContainerRestartRules` is off, as it is by default:
+/// of the restart policies of containers it leaves that of sidecars.
+fn drop_restart_policies(members: &mut Map<String, Value>) {
+    for container in items(members, "initContainers") {
+        let container = meta::members(container);
+        if container.get("restartPolicy").and_then(Value::as_str) != Some("Always") {
+            container.remove("restartPolicy");
+        }
+    }
+    for container in items(members, "containers") {
+        meta::members(container).remove("restartPolicy");
     }
 }
 

@@ -44,13 +44,6 @@ pub(super) fn of_container(
         }
     }
     let policy = container.get("restartPolicy").and_then(Value::as_str);
-    let at = format!("{field}.restartPolicy");
-    match (place, policy) {
-        (Place::Init, Some(policy)) if policy != "Always" => {
-            causes.push(Cause::unsupported(&at, policy, &["Always"]));
-        }
-        (Place::Init | Place::Main, _) => {}
-    }
     let fields = [
         "lifecycle",
         "livenessProbe",
@@ -68,10 +61,6 @@ pub(super) fn of_container(
         } else {
             probe_violations(key, value, &field, causes);
         }
-    }
-    if place == Place::Main && policy.is_some() {
-        let why = "may not be set for non-init containers";
-        causes.push(Cause::forbidden(&at, why));
     }
 }
 
@@ -279,14 +268,6 @@ mod tests {
                 format!("c.lifecycle: {forbidden}"),
                 format!("c.startupProbe: {forbidden}")
             ]
-        );
-        assert_eq!(
-            told(Place::Init, &json!({"restartPolicy": "Never"})),
-            ["c.restartPolicy: Unsupported value: \"Never\": supported values: \"Always\""]
-        );
-        assert_eq!(
-            told(Place::Main, &json!({"restartPolicy": "Always"})),
-            ["c.restartPolicy: Forbidden: may not be set for non-init containers"]
         );
     }
 

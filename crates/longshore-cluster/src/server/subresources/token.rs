@@ -13,7 +13,7 @@ use crate::server::{
     hub::Key,
     meta,
     registry::Served,
-    verbs::Call,
+    verbs::{Call, create::place},
 };
 
 const GROUP: &str = "authentication.k8s.io";
@@ -31,6 +31,8 @@ const EXTENDED_LIFE: i64 = 365 * 24 * 3600;
 /// Issues the token of a request.
 pub(crate) async fn request(call: &Call, asked: Value) -> Result<Response<ApiBody>> {
     check_type(&asked)?;
+    let mut asked = asked;
+    place(call, &mut asked)?;
     let question = Question::new(call, Operation::Create, call.query.is_dry_run()?);
     let question = question.of_kind(GROUP, "v1", KIND);
     let mut asked = question.mutate(asked, None).await?;
@@ -38,7 +40,7 @@ pub(crate) async fn request(call: &Call, asked: Value) -> Result<Response<ApiBod
     meta::members(&mut asked).remove("status");
     let mut request: TokenRequest =
         serde_json::from_value(asked).map_err(ApiError::bad_request_from)?;
-    check_place(call, &request)?;
+    check_name(call, &request)?;
     let account = call.stored()?.value();
     let now = call.server.now();
     complete(call, &mut request);
@@ -78,28 +80,20 @@ fn check_type(asked: &Value) -> Result<()> {
 }
 
 /// A request that names its account names the one of the path.
-fn check_place(call: &Call, request: &TokenRequest) -> Result<()> {
-    let metadata = &request.metadata;
-    for (field, found, expected) in [
-        ("name", &metadata.name, Some(&call.name)),
-        ("namespace", &metadata.namespace, call.namespace.as_ref()),
-    ] {
-        let found = found.as_ref().filter(|found| !found.is_empty());
-        if found.is_some() && found != expected {
-            let value = json!(found);
-            let why = format!("must match the service account {field} if specified");
-            let cause = Cause::invalid(&format!("metadata.{field}"), &value, &why);
-            return Err(ApiError::invalid(GROUP, KIND, &call.name, vec![cause]));
-        }
+fn check_name(call: &Call, request: &TokenRequest) -> Result<()> {
+    let name = request.metadata.name.as_deref().unwrap_or_default();
+    if name.is_empty() || name == call.name {
+        return Ok(());
     }
-    Ok(())
+    let why = "must match the service account name if specified";
+    let cause = Cause::invalid("metadata.name", &json!(name), why);
+    Err(ApiError::invalid(GROUP, KIND, &call.name, vec![cause]))
 }
 
 /// Fills in what the request leaves open.
 fn complete(call: &Call, request: &mut TokenRequest) {
     let metadata = &mut request.metadata;
     metadata.name = Some(call.name.clone());
-    metadata.namespace.clone_from(&call.namespace);
     let spec = &mut request.spec;
     spec.expiration_seconds.get_or_insert(DEFAULT_LIFE);
     if spec.audiences.is_empty() {

@@ -152,7 +152,7 @@ fn taken(call: &Call, key: &Key, name: &str) -> ApiError {
 }
 
 /// Puts the object into the namespace of the URL.
-fn place(call: &Call, object: &mut Value) -> Result<()> {
+pub(crate) fn place(call: &Call, object: &mut Value) -> Result<()> {
     let found = meta::text(object, "/metadata/namespace").to_owned();
     match &call.namespace {
         Some(namespace) if found.is_empty() || found == *namespace => {

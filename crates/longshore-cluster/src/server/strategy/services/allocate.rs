@@ -162,7 +162,7 @@ impl Pool<'_> {
         let Ok(address) = asked.parse::<Ipv4Addr>() else {
             return Err(refuse("expected an IPv4 address".to_owned()));
         };
-        if !self.range.contains(address) {
+        if !self.range.contains(address) || self.range.is_network(address) {
             let why = "the provided network does not match the current range";
             Err(refuse(why.to_owned()))
         } else if !self.range.is_usable(address) {

@@ -178,8 +178,8 @@ fn refused_services() -> Vec<(&'static str, Value, Vec<Claim>, &'static str)> {
             "the network's own",
             json!({"clusterIP": "10.0.0.0"}),
             vec![],
-            "spec.clusterIPs: Invalid value: [\"10.0.0.0\"]: failed to allocate IP 10.0.0.0: the provided IP (10.0.0.0) \
-             is not in the valid range. The range of valid IPs is 10.0.0.0/28",
+            "spec.clusterIPs: Invalid value: [\"10.0.0.0\"]: failed to allocate IP 10.0.0.0: the provided network does \
+             not match the current range",
         ),
         (
             "no address",
