@@ -90,7 +90,7 @@ async fn a_volume_belongs_to_the_group_of_the_pod() {
     let secret = json!({"metadata": {"name": "key"}, "data": {"token": "M3JkCg=="}});
     rig.create::<Secret>(secret).await;
     let mut spec = script(
-        "stat -Lc '%g %a' /key/token /work; cat /key/token; echo x > /work/x; stat -c %g /work/x",
+        "stat -Lc '%g %a' /key/token /desk; cat /key/token; echo x > /desk/x; stat -c %g /desk/x",
     );
     spec["securityContext"] = json!({"runAsUser": 4321, "runAsGroup": 4321, "fsGroup": 1234});
     spec["volumes"] = json!([
@@ -98,7 +98,7 @@ async fn a_volume_belongs_to_the_group_of_the_pod() {
         {"name": "work", "emptyDir": {}},
     ]);
     spec["containers"][0]["volumeMounts"] = json!([
-        {"name": "key", "mountPath": "/key"}, {"name": "work", "mountPath": "/work"},
+        {"name": "key", "mountPath": "/key"}, {"name": "work", "mountPath": "/desk"},
     ]);
     rig.run("group", spec).await;
     rig.until_phase("group", "Succeeded").await;

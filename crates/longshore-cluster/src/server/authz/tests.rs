@@ -188,7 +188,7 @@ async fn nobody_grants_what_he_does_not_hold() {
         403
     );
     let (code, refused) = cluster.send("jane", &bind, binding("x", "missing")).await;
-    let words = "clusterroles.rbac.authorization.k8s.io \"missing\" not found";
+    let words = "rolebindings.rbac.authorization.k8s.io \"missing\" not found";
     assert_eq!((code, &refused["message"]), (404, &words.into()));
 
     // The verbs that allow it.

@@ -49,8 +49,14 @@ pub(crate) struct StandaloneArgs {
     /// Port of health and metrics; 0 takes a free one
     #[arg(long, value_name = "PORT", default_value_t = 9090)]
     metrics_port: u16,
-    /// Who may do what through the Kubernetes API; the kubeconfig's user may do everything
-    #[arg(long, value_name = "MODE", value_enum, default_value_t = AuthorizationMode::Rbac)]
+    /// Who may do what: rbac, or always-allow for everybody
+    #[arg(
+        long,
+        value_name = "MODE",
+        value_enum,
+        default_value_t = AuthorizationMode::Rbac,
+        hide_possible_values = true
+    )]
     authorization: AuthorizationMode,
     /// Pods at the same time [default: 32]
     #[arg(long, value_name = "N")]
