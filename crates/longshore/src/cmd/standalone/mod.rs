@@ -32,7 +32,7 @@ use ready::Ready;
 pub(crate) struct StandaloneArgs {
     #[command(flatten)]
     data_dir: DataDirArgs,
-    /// Folder of DAG files, followed [default: dags in the data directory]
+    /// Folder of DAG files [default: dags in the data directory]
     #[arg(
         long,
         value_name = "DIR",
