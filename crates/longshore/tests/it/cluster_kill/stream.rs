@@ -28,7 +28,7 @@ impl Stream {
             .args(["sh", "-c", "echo begun; sleep 1000; exit 1", &mark])
             .env_clear()
             .env("PATH", "/usr/local/bin:/usr/bin:/bin")
-            .env("HOME", "/nonexistent")
+            .env("HOME", "/dev/null")
             .env("KUBECONFIG", service.ready("kubeconfig"))
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
