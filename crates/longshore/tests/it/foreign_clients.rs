@@ -48,8 +48,9 @@ fn source(name: &str) -> PathBuf {
 /// The service, and the clients.
 struct World {
     given: Given,
-    folder: TempDir,
+    /// Ends before its directory goes: its processes are found by the files that they have open.
     service: Service,
+    folder: TempDir,
 }
 
 impl World {
