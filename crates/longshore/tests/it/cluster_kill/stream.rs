@@ -6,6 +6,8 @@ use std::{
     process::{Child, Command, Stdio},
 };
 
+use tempfile::TempDir;
+
 use super::pods::TalkingPod;
 use crate::{
     controller::kills::told,
@@ -16,6 +18,8 @@ use crate::{
 pub(super) struct Stream {
     child: Child,
     mark: String,
+    /// Where kubectl keeps what it has learnt of the cluster.
+    _home: TempDir,
 }
 
 impl Stream {
@@ -23,12 +27,13 @@ impl Stream {
     pub(super) fn open(service: &Service, pod: &TalkingPod, life: u64) -> Option<Self> {
         let kubectl = told("LONGSHORE_TEST_KUBECTL").filter(|path| !path.is_empty())?;
         let mark = format!("stream-{}-{life}", service.id());
+        let home = TempDir::new().unwrap();
         let mut child = Command::new(kubectl)
             .args(["exec", &pod.name, "--"])
             .args(["sh", "-c", "echo begun; sleep 1000; exit 1", &mark])
             .env_clear()
             .env("PATH", "/usr/local/bin:/usr/bin:/bin")
-            .env("HOME", "/dev/null")
+            .env("HOME", home.path())
             .env("KUBECONFIG", service.ready("kubeconfig"))
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
@@ -37,7 +42,11 @@ impl Stream {
             .unwrap();
         let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
         assert_eq!(lines.next().unwrap().unwrap(), "begun");
-        Some(Self { child, mark })
+        Some(Self {
+            child,
+            mark,
+            _home: home,
+        })
     }
 
     /// The cluster was killed: kubectl is told so, and the command is gone from the pod.
