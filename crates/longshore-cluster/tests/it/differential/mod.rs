@@ -16,6 +16,7 @@ mod compare;
 mod differences;
 mod mask;
 mod replay;
+mod rights;
 mod scenario;
 
 use std::collections::BTreeMap;

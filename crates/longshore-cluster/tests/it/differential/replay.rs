@@ -13,6 +13,7 @@ use tokio::time::timeout;
 
 use super::{
     mask::mask,
+    rights::Rights,
     scenario::{Step, Subject},
 };
 use crate::judge::Judge;
@@ -48,8 +49,10 @@ pub(super) async fn replay(client: &kube::Client, subject: &Subject) -> Vec<(Str
         variables.insert("ca".to_owned(), judge.ca_bundle().to_owned());
     }
     make_namespace(client, &namespace).await;
+    let mut rights = Rights::new(&subject.name);
     let mut answers = Vec::new();
     for step in &subject.steps {
+        rights.settle(client, step).await;
         let mut answer = ask(client, step, &variables).await;
         for _ in 0..ATTEMPTS {
             if step.until.is_none_or(|code| answer["code"] == code) {
