@@ -508,7 +508,7 @@ impl Actor {
     async fn release(&mut self) {
         self.send(Command::Quit).await;
         // Memory is scarce and outside of the pod's directory: it does not wait for the object's deletion.
-        drop(std::fs::remove_dir_all(memory_dir(&self.this.uid)));
+        drop(longshore_files::remove_tree(&memory_dir(&self.this.uid)));
         self.local.has_shim = false;
         self.local.preparation = Preparation::Needed;
         if let Some(link) = self.link.take() {

@@ -124,16 +124,7 @@ impl<'a> Layers<'a> {
 
 /// Removes the layers of a container that has ended. What cannot be removed now goes with the pod's directory.
 pub(super) fn remove(scratch: &Path) {
-    let layers = scratch.join(LAYERS);
-    for layer in fs::read_dir(&layers).into_iter().flatten().flatten() {
-        let path = layer.path();
-        if layer.file_name().as_bytes().starts_with(WORK.as_bytes()) {
-            // The kernel's own directory in it, which is empty without a mount.
-            drop(fs::remove_dir(path.join("work")));
-        }
-        drop(longshore_files::remove_tree(&path));
-    }
-    drop(longshore_files::remove_tree(&layers));
+    drop(longshore_files::remove_tree(&scratch.join(LAYERS)));
 }
 
 /// A path as a mount option: commas and colons separate things there.

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::{Law, Run, Scenario};
-use crate::faults::{Fault, FaultPlan, Point, WatchFault, faults_for};
+use crate::faults::{Fault, FaultPlan, Point, Refusal, WatchFault, faults_for};
 
 /// How late watches are in the cases that make them late.
 const LATE: Duration = Duration::from_secs(2);
@@ -28,6 +28,32 @@ impl Case {
             ..FaultPlan::none()
         };
         Self { law, plan }
+    }
+
+    /// Whether every test run has it, and not the campaign alone. 429 and 500 both say "later", and a controller has one
+    /// answer to them: in a test run, a scenario has one of the two at each of its points.
+    pub(super) fn is_in_every_run<S: Scenario>(&self, scenario: &S) -> bool {
+        let parity = |text: &str| text.bytes().filter(|byte| byte & 1 == 1).count();
+        self.plan.at.iter().all(|(point, fault)| {
+            let n = usize::try_from(point.n).unwrap_or(0);
+            let is_even = (parity(&scenario.name()) + parity(&point.what) + n).is_multiple_of(2);
+            match fault {
+                Fault::Refuse(Refusal::TooManyRequests(_)) => is_even,
+                Fault::Refuse(Refusal::InternalError) => !is_even,
+                Fault::Refuse(
+                    Refusal::Conflict
+                    | Refusal::QuotaExceeded
+                    | Refusal::Unavailable
+                    | Refusal::GatewayTimeout
+                    | Refusal::NoConnection,
+                )
+                | Fault::KillBefore
+                | Fault::KillAfter
+                | Fault::LoseAnswer
+                | Fault::Delay(_)
+                | Fault::LandLate(_) => true,
+            }
+        })
     }
 }
 

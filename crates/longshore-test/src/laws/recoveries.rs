@@ -24,7 +24,7 @@ use super::{
 use crate::faults::{Fault, FaultPlan, Point};
 
 /// In every test run, one case in this many has a second fault.
-const SHARE: u64 = 8;
+const SHARE: u64 = 16;
 /// The variable with the seeds of a campaign, as `1..2001`.
 const SEEDS_VARIABLE: &str = "LONGSHORE_TEST_LAWS_SEEDS";
 /// Violations of one scenario that a campaign reports in full, and how long each may be.

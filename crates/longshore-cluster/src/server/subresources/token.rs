@@ -29,9 +29,8 @@ const LIFE_IN_VOLUMES: i64 = 3607;
 const EXTENDED_LIFE: i64 = 365 * 24 * 3600;
 
 /// Issues the token of a request.
-pub(crate) async fn request(call: &Call, asked: Value) -> Result<Response<ApiBody>> {
+pub(crate) async fn request(call: &Call, mut asked: Value) -> Result<Response<ApiBody>> {
     check_type(&asked)?;
-    let mut asked = asked;
     place(call, &mut asked)?;
     let question = Question::new(call, Operation::Create, call.query.is_dry_run()?);
     let question = question.of_kind(GROUP, "v1", KIND);
