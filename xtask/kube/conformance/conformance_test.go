@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/onsi/ginkgo/v2"
+	"github.com/onsi/ginkgo/v2/types"
 	"k8s.io/kubernetes/test/conformance/testdata"
 	"k8s.io/kubernetes/test/e2e"
 	"k8s.io/kubernetes/test/e2e/framework"
@@ -90,23 +91,29 @@ func printItems() error {
 	return nil
 }
 
-// Ginkgo calls this for the items that nobody asked for, too: they have no attempt.
-var _ = ginkgo.ReportAfterEach(func(report ginkgo.SpecReport) {
-	if *outcome == "" || report.NumAttempts == 0 {
+// Once at the end: a report after each item is made before its result is known. Items that nobody asked for have no
+// attempt.
+var _ = ginkgo.ReportAfterSuite("outcomes", func(report ginkgo.Report) {
+	if *outcome == "" {
 		return
 	}
-	line, err := json.Marshal(Outcome{
-		Item:    report.FullText(),
-		State:   report.State.String(),
-		Reason:  report.FailureMessage(),
-		Seconds: report.RunTime.Seconds(),
-	})
-	if err == nil {
-		err = appendTo(*outcome, append(line, '\n'))
-	}
-	if err != nil {
-		fmt.Fprintln(os.Stderr, "the outcome cannot be written:", err)
-		os.Exit(1)
+	for _, item := range report.SpecReports {
+		if item.NumAttempts == 0 || !item.LeafNodeType.Is(types.NodeTypeIt) {
+			continue
+		}
+		line, err := json.Marshal(Outcome{
+			Item:    item.FullText(),
+			State:   item.State.String(),
+			Reason:  item.FailureMessage(),
+			Seconds: item.RunTime.Seconds(),
+		})
+		if err == nil {
+			err = appendTo(*outcome, append(line, '\n'))
+		}
+		if err != nil {
+			fmt.Fprintln(os.Stderr, "the outcome cannot be written:", err)
+			os.Exit(1)
+		}
 	}
 })
 
