@@ -23,7 +23,7 @@ const ALLOWED: [(&str, &[&str]); 25] = [
     ("longshore-k8s", &[]),
     ("longshore-proto", &[]),
     ("longshore-core", &["longshore-k8s"]),
-    ("longshore-flink-core", &["longshore-k8s"]),
+    ("longshore-flink-core", &["longshore-api", "longshore-k8s"]),
     (
         "longshore-plugins",
         &[
