@@ -9,3 +9,4 @@
 mod jackson;
 pub mod json;
 pub mod spec;
+pub mod status;
