@@ -6,6 +6,7 @@
 //!
 //! Read [`spec`] first, then [`status`].
 
+pub mod diff;
 mod jackson;
 pub mod json;
 pub mod spec;
