@@ -11,3 +11,4 @@ mod jackson;
 pub mod json;
 pub mod spec;
 pub mod status;
+pub mod upgrade;
