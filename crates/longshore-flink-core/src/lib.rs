@@ -3,3 +3,5 @@
 //! This crate knows the resources of the group `flink.apache.org/v1beta1` as the Apache Flink Kubernetes Operator reads
 //! and writes them, and what follows from them. Everything in it is data and pure functions: no clock, no client, no
 //! async. It must not know how a fact was observed, or how an effect is made.
+
+pub mod conf;
