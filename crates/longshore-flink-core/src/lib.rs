@@ -5,3 +5,4 @@
 //! async. It must not know how a fact was observed, or how an effect is made.
 
 pub mod conf;
+pub mod memory;
