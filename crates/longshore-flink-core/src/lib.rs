@@ -4,11 +4,13 @@
 //! and writes them, and what follows from them. Everything in it is data and pure functions: no clock, no client, no
 //! async. It must not know how a fact was observed, or how an effect is made.
 //!
-//! Read [`spec`] first, then [`status`].
+//! Read [`spec`] first, then [`status`] and [`conf`].
 
+pub mod conf;
 pub mod diff;
 mod jackson;
 pub mod json;
+pub mod memory;
 pub mod spec;
 pub mod status;
 pub mod upgrade;
