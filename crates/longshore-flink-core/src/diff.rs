@@ -3,19 +3,21 @@
 //! Upstream finds the class of each field by annotations; here they are one table in the code. A field that is not in it
 //! does not count.
 
+mod known;
 #[cfg(test)]
 mod tests;
 mod text;
 
-use std::collections::BTreeSet;
-use std::fmt;
+use std::{collections::BTreeSet, fmt};
 
 use serde::Serialize;
 
-use crate::json::{Json, Object};
-use crate::spec::{
-    DeploymentMode, FlinkConfiguration, FlinkDeploymentSpec, FlinkSessionJobSpec, JobManagerSpec,
-    JobSpec, Spec, TaskManagerSpec,
+use crate::{
+    json::Json,
+    spec::{
+        DeploymentMode, FlinkConfiguration, FlinkDeploymentSpec, FlinkSessionJobSpec, JobSpec,
+        Spec, TaskManagerSpec,
+    },
 };
 
 /// What a change asks for. A greater one includes the smaller ones.
@@ -120,17 +122,22 @@ pub fn of_deployments(
         &after.flink_version,
         upgrade,
     );
-    it.field("ingress", &before.ingress, &after.ingress, upgrade);
+    it.field(
+        "ingress",
+        &before.ingress.as_ref().map(known::ingress),
+        &after.ingress.as_ref().map(known::ingress),
+        upgrade,
+    );
     it.json(
         "podTemplate",
-        template(before.pod_template.as_ref()),
-        template(after.pod_template.as_ref()),
+        known::template(before.pod_template.as_ref()),
+        known::template(after.pod_template.as_ref()),
         upgrade,
     );
     it.field(
         "jobManager",
-        &before.job_manager.as_ref().map(job_manager),
-        &after.job_manager.as_ref().map(job_manager),
+        &before.job_manager.as_ref().map(known::job_manager),
+        &after.job_manager.as_ref().map(known::job_manager),
         upgrade,
     );
     match (&before.task_manager, &after.task_manager) {
@@ -159,40 +166,6 @@ pub fn of_session_jobs(
     it.field("deploymentName", one, two, DiffType::Upgrade);
     it.common(before, after, before.restart_nonce, after.restart_nonce);
     it.finish(FlinkSessionJobSpec::CLASS)
-}
-
-/// A pod template without what upstream once let users write beside metadata and spec, and without nulls.
-fn template(template: Option<&Json>) -> Json {
-    let Some(Json::Object(template)) = template else {
-        return template.cloned().unwrap_or_default();
-    };
-    let known = template
-        .iter()
-        .filter(|(key, _)| matches!(*key, "metadata" | "spec"));
-    without_nulls(&Json::Object(
-        known.map(|(key, value)| (key, value.clone())).collect(),
-    ))
-}
-
-fn without_nulls(json: &Json) -> Json {
-    match json {
-        Json::Object(object) => {
-            let entries = object.iter().filter(|(_, value)| **value != Json::Null);
-            let entries = entries.map(|(key, value)| (key, without_nulls(value)));
-            Json::Object(entries.collect::<Object>())
-        }
-        Json::Array(elements) => Json::Array(elements.iter().map(without_nulls).collect()),
-        Json::Null | Json::Bool(_) | Json::Number(_) | Json::String(_) => json.clone(),
-    }
-}
-
-/// A JobManager as it is compared.
-fn job_manager(it: &JobManagerSpec) -> JobManagerSpec {
-    JobManagerSpec {
-        pod_template: it.pod_template.as_ref().map(|it| template(Some(it))),
-        other: Object::default(),
-        ..it.clone()
-    }
 }
 
 struct Comparison {
@@ -336,14 +309,14 @@ impl Comparison {
         let scale = self.scale_if_standalone();
         self.field(
             "taskManager.resource",
-            &before.resource,
-            &after.resource,
+            &before.resource.as_ref().map(known::resource),
+            &after.resource.as_ref().map(known::resource),
             upgrade,
         );
         self.field(
             "taskManager.resources",
-            &before.resources,
-            &after.resources,
+            &before.resources.as_ref().map(known::requirements),
+            &after.resources.as_ref().map(known::requirements),
             upgrade,
         );
         self.field(
@@ -354,8 +327,8 @@ impl Comparison {
         );
         self.json(
             "taskManager.podTemplate",
-            template(before.pod_template.as_ref()),
-            template(after.pod_template.as_ref()),
+            known::template(before.pod_template.as_ref()),
+            known::template(after.pod_template.as_ref()),
             upgrade,
         );
     }

@@ -3,8 +3,12 @@
 use std::io;
 
 use serde::Serialize;
-use serde_json::Number;
-use serde_json::ser::{CharEscape, Formatter, Serializer};
+use serde_json::{
+    Number,
+    ser::{CharEscape, Formatter, Serializer},
+};
+
+use crate::conf::value::write_double;
 
 /// Writes a value compactly.
 pub(crate) fn to_text<T: Serialize>(value: &T) -> String {
@@ -19,28 +23,9 @@ pub(crate) fn to_text<T: Serialize>(value: &T) -> String {
 /// A number as Java prints it.
 pub(crate) fn number_text(number: &Number) -> String {
     if number.is_f64() {
-        number.as_f64().map(double_text).unwrap_or_default()
+        number.as_f64().map(write_double).unwrap_or_default()
     } else {
         number.to_string()
-    }
-}
-
-/// A double as Java prints it (`Double.toString`): with a point always, and with an exponent from 10⁷ up and below 10⁻³.
-pub(crate) fn double_text(value: f64) -> String {
-    let magnitude = value.abs();
-    if value == 0.0 || (1e-3..1e7).contains(&magnitude) {
-        return format!("{value:?}");
-    }
-    if !value.is_finite() {
-        let name = if value.is_nan() { "NaN" } else { "Infinity" };
-        let sign = if value < 0.0 { "-" } else { "" };
-        return format!("{sign}{name}");
-    }
-    let scientific = format!("{value:e}");
-    match scientific.split_once('e') {
-        Some((digits, exponent)) if digits.contains('.') => format!("{digits}E{exponent}"),
-        Some((digits, exponent)) => format!("{digits}.0E{exponent}"),
-        None => scientific,
     }
 }
 
@@ -48,7 +33,7 @@ struct Jackson;
 
 impl Formatter for Jackson {
     fn write_f64<W: ?Sized + io::Write>(&mut self, writer: &mut W, value: f64) -> io::Result<()> {
-        writer.write_all(double_text(value).as_bytes())
+        writer.write_all(write_double(value).as_bytes())
     }
 
     fn write_char_escape<W: ?Sized + io::Write>(
@@ -79,24 +64,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn doubles_are_printed_as_java_prints_them() {
-        for (value, expected) in [
-            (0.0, "0.0"),
-            (-0.0, "-0.0"),
-            (1.0, "1.0"),
-            (0.5, "0.5"),
-            (0.001, "0.001"),
-            (0.0001, "1.0E-4"),
-            (0.00012, "1.2E-4"),
-            (9_999_999.0, "9999999.0"),
-            (1e7, "1.0E7"),
-            (1.25e10, "1.25E10"),
-            (-2e20, "-2.0E20"),
-            (f64::INFINITY, "Infinity"),
-            (f64::NEG_INFINITY, "-Infinity"),
-            (f64::NAN, "NaN"),
+    fn numbers_are_written_as_java_writes_them() {
+        for (text, expected) in [
+            ("1", "1"),
+            ("-1", "-1"),
+            ("1.0", "1.0"),
+            ("18446744073709551615", "18446744073709551615"),
+            ("1e10", "1.0E10"),
+            ("0.0001", "1.0E-4"),
         ] {
-            assert_eq!(double_text(value), expected);
+            let number: Number = serde_json::from_str(text).unwrap();
+            assert_eq!(number_text(&number), expected);
+            assert_eq!(to_text(&number), expected);
         }
     }
 

@@ -25,9 +25,7 @@ pub use snapshot::{
     CheckpointSpec, FlinkStateSnapshotSpec, JobKind, JobReference, SavepointFormat, SavepointSpec,
 };
 
-use serde::Serialize;
-use serde::de::DeserializeOwned;
-use serde::{Deserialize, Deserializer};
+use serde::{Deserialize, Deserializer, Serialize, de::DeserializeOwned};
 
 use crate::json::Json;
 
@@ -44,6 +42,31 @@ pub trait Spec: Clone + Serialize + DeserializeOwned {
 
     /// What the user configured; empty where there is nothing.
     fn configuration(&self) -> Option<&FlinkConfiguration>;
+}
+
+/// A spec that is not one of its kind.
+#[derive(Debug, thiserror::Error)]
+#[error(
+    "the spec of this {kind} cannot be read: expected one of flink.apache.org/v1beta1; correct the field that the cause names"
+)]
+pub struct InvalidSpec {
+    kind: &'static str,
+    #[source]
+    source: serde_json::Error,
+}
+
+/// Reads the spec of an object of a kind; an absent one has all defaults.
+///
+/// # Errors
+/// A field has a value that upstream's CRD does not allow.
+pub fn read_spec<S: DeserializeOwned + Default>(
+    kind: &'static str,
+    spec: Option<&serde_json::Value>,
+) -> Result<S, InvalidSpec> {
+    match spec {
+        None | Some(serde_json::Value::Null) => Ok(S::default()),
+        Some(value) => S::deserialize(value).map_err(|source| InvalidSpec { kind, source }),
+    }
 }
 
 /// An object of one of the kinds, with all its fields: those that are not known survive.

@@ -6,6 +6,7 @@
 mod condition;
 mod error;
 mod kinds;
+mod labels;
 mod lifecycle;
 mod reconciled;
 #[cfg(test)]
@@ -17,10 +18,12 @@ pub use error::{
     Cause, ErrorLimits, ErrorType, InvalidLabelMapper, JOB_NOT_FOUND, LabelMapper, error_report,
 };
 pub use kinds::{
-    BlueGreenState, FlinkBlueGreenDeploymentStatus, FlinkDeploymentStatus, FlinkSessionJobStatus,
-    FlinkStateSnapshotStatus, JobManagerStatus, SnapshotState, TaskManagerInfo, UnreadableStatus,
-    n_task_managers, read_status,
+    BlueGreenState, CLUSTER_INFO_CPU, CLUSTER_INFO_MEMORY, CLUSTER_INFO_REVISION,
+    CLUSTER_INFO_STATE_SIZE, CLUSTER_INFO_VERSION, FlinkBlueGreenDeploymentStatus,
+    FlinkDeploymentStatus, FlinkSessionJobStatus, FlinkStateSnapshotStatus, JobManagerStatus,
+    SnapshotState, TaskManagerInfo, UnreadableStatus, n_task_managers, read_status,
 };
+pub use labels::snapshot_labels;
 pub use lifecycle::{
     LifecycleState, MESSAGE_HA_METADATA_NOT_AVAILABLE, MESSAGE_JOB_FINISHED_OR_DELETED,
     MESSAGE_MANUAL_RESTORE_REQUIRED,
@@ -30,8 +33,10 @@ pub use transitions::{SnapshotKind, Target};
 
 use serde::{Deserialize, Serialize};
 
-use crate::json::Object;
-use crate::spec::{SavepointFormat, null_is_default};
+use crate::{
+    json::Object,
+    spec::{SavepointFormat, null_is_default},
+};
 
 /// The savepoint path that is recorded where a job was restored from the metadata of high availability: no path. It keeps
 /// a job from starting empty when these metadata have disappeared.
@@ -338,6 +343,18 @@ pub enum TriggerType {
     /// Not recorded.
     #[default]
     Unknown,
+}
+
+impl TriggerType {
+    /// The type as the status and labels write it.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Manual => "MANUAL",
+            Self::Periodic => "PERIODIC",
+            Self::Upgrade => "UPGRADE",
+            Self::Unknown => "UNKNOWN",
+        }
+    }
 }
 
 /// The format of a checkpoint.

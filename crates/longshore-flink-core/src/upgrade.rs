@@ -8,10 +8,12 @@ mod tests;
 
 use jiff::{SignedDuration, Timestamp};
 
-use crate::spec::UpgradeMode;
-use crate::status::{
-    JobManagerStatus, JobState, JobStatus, LAST_STATE_PATH, MESSAGE_HA_METADATA_NOT_AVAILABLE,
-    MESSAGE_JOB_FINISHED_OR_DELETED, MESSAGE_MANUAL_RESTORE_REQUIRED,
+use crate::{
+    spec::UpgradeMode,
+    status::{
+        JobManagerStatus, JobState, JobStatus, LAST_STATE_PATH, MESSAGE_HA_METADATA_NOT_AVAILABLE,
+        MESSAGE_JOB_FINISHED_OR_DELETED, MESSAGE_MANUAL_RESTORE_REQUIRED,
+    },
 };
 
 /// Everything that the decision depends on.

@@ -1,5 +1,4 @@
-use std::fs;
-use std::path::Path;
+use std::{fs, path::Path};
 
 use longshore_api::flink::{
     KIND_BLUE_GREEN_DEPLOYMENT, KIND_DEPLOYMENT, KIND_SESSION_JOB, KIND_STATE_SNAPSHOT,
@@ -220,4 +219,26 @@ fn quantities_are_equal_by_their_amounts() {
     }
     let error = serde_json::from_value::<QuantityText>(json!({"a": 1})).unwrap_err();
     assert_eq!(error.to_string(), "expected a quantity, found {\"a\":1}");
+}
+
+#[test]
+fn a_spec_with_a_value_of_another_type_is_an_error_that_names_its_kind() {
+    for broken in [
+        json!({"job": {"upgradeMode": "sometimes"}}),
+        json!({"flinkVersion": "v1_99"}),
+        json!({"mode": "hybrid"}),
+        json!({"job": {"parallelism": "2"}}),
+        json!({"flinkConfiguration": "a: b"}),
+        json!([]),
+    ] {
+        let error = read_spec::<FlinkDeploymentSpec>(KIND_DEPLOYMENT, Some(&broken)).unwrap_err();
+        let expected = "the spec of this FlinkDeployment cannot be read: expected one of flink.apache.org/v1beta1; correct \
+                        the field that the cause names";
+        assert_eq!(error.to_string(), expected, "{broken}");
+        assert!(std::error::Error::source(&error).is_some());
+    }
+    let absent: FlinkDeploymentSpec = read_spec(KIND_DEPLOYMENT, None).unwrap();
+    assert_eq!(absent, FlinkDeploymentSpec::default());
+    let null: FlinkDeploymentSpec = read_spec(KIND_DEPLOYMENT, Some(&Value::Null)).unwrap();
+    assert_eq!(null, absent);
 }

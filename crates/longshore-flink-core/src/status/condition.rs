@@ -5,8 +5,10 @@ use longshore_api::flink::CONDITION_RUNNING;
 use serde::{Deserialize, Serialize};
 
 use super::{FlinkDeploymentStatus, JobState, UnreadableSpec};
-use crate::json::Object;
-use crate::spec::{FlinkDeploymentSpec, Spec};
+use crate::{
+    json::Object,
+    spec::{FlinkDeploymentSpec, Spec},
+};
 
 /// A condition, as Kubernetes has them.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]

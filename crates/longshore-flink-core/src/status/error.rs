@@ -3,7 +3,10 @@
 use regex::Regex;
 use serde::Serialize;
 
-use crate::jackson;
+use crate::{
+    conf::{Defaulted, FlinkConfig, InvalidOption, operator},
+    jackson,
+};
 
 /// The error of a job that the cluster does not know. Written as it is, without JSON.
 pub const JOB_NOT_FOUND: &str = "Job Not Found";
@@ -83,6 +86,25 @@ pub struct ErrorLimits {
     pub n_causes: usize,
 }
 
+impl ErrorLimits {
+    /// The limits of a configuration of the operator. A negative one is 0.
+    ///
+    /// # Errors
+    /// An option has an invalid value.
+    pub fn of(config: &FlinkConfig) -> Result<Self, InvalidOption> {
+        let number = |option: &Defaulted<i32>| {
+            let number = config.get(option)?;
+            Ok::<_, InvalidOption>(usize::try_from(number).unwrap_or_default())
+        };
+        let trace_length = number(&operator::ERROR_TRACE_LENGTH)?;
+        Ok(Self {
+            field: number(&operator::ERROR_FIELD_LENGTH)?,
+            stack_trace: config.get(&operator::ERROR_TRACES)?.then_some(trace_length),
+            n_causes: number(&operator::ERROR_CAUSES)?,
+        })
+    }
+}
+
 impl Default for ErrorLimits {
     fn default() -> Self {
         Self {
@@ -99,18 +121,39 @@ pub struct LabelMapper {
     labels: Vec<(Regex, String)>,
 }
 
-/// A pattern that is no regular expression.
+/// Why there are no labels.
 #[derive(Debug, thiserror::Error)]
-#[error(
-    "kubernetes.operator.exception.label.mapper: expected a regular expression, found {pattern:?}"
-)]
-pub struct InvalidLabelMapper {
-    pattern: String,
-    #[source]
-    source: regex::Error,
+pub enum InvalidLabelMapper {
+    /// A pattern is no regular expression.
+    #[error(
+        "kubernetes.operator.exception.label.mapper: expected a regular expression, found {pattern:?}"
+    )]
+    Pattern {
+        /// The pattern.
+        pattern: String,
+        /// What is wrong with it.
+        #[source]
+        source: regex::Error,
+    },
+    /// The option is no map.
+    #[error(transparent)]
+    Option(#[from] InvalidOption),
 }
 
 impl LabelMapper {
+    /// The mapper of a configuration.
+    ///
+    /// # Errors
+    /// The option is no map, or a pattern is no regular expression.
+    pub fn of(config: &FlinkConfig) -> Result<Self, InvalidLabelMapper> {
+        let entries = config.map(&operator::ERROR_LABELS.key)?;
+        Self::new(
+            entries
+                .iter()
+                .map(|(pattern, label)| (pattern.as_str(), label.as_str())),
+        )
+    }
+
     /// A mapper from patterns to labels.
     ///
     /// # Errors
@@ -119,11 +162,11 @@ impl LabelMapper {
         entries: impl IntoIterator<Item = (&'a str, &'a str)>,
     ) -> Result<Self, InvalidLabelMapper> {
         let compiled = entries.into_iter().map(|(pattern, label)| {
-            let regex = Regex::new(pattern).map_err(|source| InvalidLabelMapper {
+            let regex = Regex::new(pattern).map_err(|source| InvalidLabelMapper::Pattern {
                 pattern: pattern.to_owned(),
                 source,
             })?;
-            Ok((regex, label.to_owned()))
+            Ok::<_, InvalidLabelMapper>((regex, label.to_owned()))
         });
         Ok(Self {
             labels: compiled.collect::<Result<_, _>>()?,

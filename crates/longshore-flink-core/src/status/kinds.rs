@@ -2,13 +2,14 @@
 
 use std::collections::BTreeMap;
 
-use serde::de::DeserializeOwned;
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use serde_json::Value;
 
 use super::{CommonStatus, Condition, JobStatus};
-use crate::json::Object;
-use crate::spec::{DesiredState, null_is_default};
+use crate::{
+    json::Object,
+    spec::{DesiredState, null_is_default},
+};
 
 /// A status that is not one of its kind. Nothing may be decided from it.
 #[derive(Debug, thiserror::Error)]
@@ -35,6 +36,17 @@ pub fn read_status<T: DeserializeOwned + Default>(
         Some(value) => T::deserialize(value).map_err(|source| UnreadableStatus { kind, source }),
     }
 }
+
+/// Key of `clusterInfo`: the version of Flink, as the JobManager says it.
+pub const CLUSTER_INFO_VERSION: &str = "flink-version";
+/// Key of `clusterInfo`: the commit of Flink, as the JobManager says it.
+pub const CLUSTER_INFO_REVISION: &str = "flink-revision";
+/// Key of `clusterInfo`: cores of the JobManager and its TaskManagers.
+pub const CLUSTER_INFO_CPU: &str = "total-cpu";
+/// Key of `clusterInfo`: memory of the JobManager and its TaskManagers, in bytes.
+pub const CLUSTER_INFO_MEMORY: &str = "total-memory";
+/// Key of `clusterInfo`: size of the job's state, in bytes.
+pub const CLUSTER_INFO_STATE_SIZE: &str = "state-size";
 
 /// The status of a FlinkDeployment.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -220,6 +232,19 @@ pub enum SnapshotState {
     TriggerPending,
     /// Its job does not run.
     Abandoned,
+}
+
+impl SnapshotState {
+    /// The state as the status and labels write it.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Completed => "COMPLETED",
+            Self::Failed => "FAILED",
+            Self::InProgress => "IN_PROGRESS",
+            Self::TriggerPending => "TRIGGER_PENDING",
+            Self::Abandoned => "ABANDONED",
+        }
+    }
 }
 
 /// The status of a FlinkBlueGreenDeployment.

@@ -3,9 +3,11 @@
 use longshore_api::flink::API_VERSION;
 use serde::{Deserialize, Serialize};
 
-use crate::jackson;
-use crate::json::{Json, Object};
-use crate::spec::{Spec, null_is_default};
+use crate::{
+    jackson,
+    json::{Json, Object},
+    spec::{Spec, null_is_default},
+};
 
 const KEY_SPEC: &str = "spec";
 const KEY_METADATA: &str = "resource_metadata";

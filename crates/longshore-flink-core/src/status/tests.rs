@@ -2,9 +2,12 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::spec::{
-    DesiredState, FlinkConfiguration, FlinkDeploymentSpec, FlinkSessionJobSpec, JobSpec, Spec,
-    UpgradeMode,
+use crate::{
+    conf::FlinkConfig,
+    spec::{
+        DesiredState, FlinkConfiguration, FlinkDeploymentSpec, FlinkSessionJobSpec, JobSpec, Spec,
+        UpgradeMode,
+    },
 };
 
 mod transitions;
@@ -413,6 +416,41 @@ fn errors_are_reported_as_upstream_reports_them() {
     let expected =
         "kubernetes.operator.exception.label.mapper: expected a regular expression, found \"(\"";
     assert_eq!(invalid, expected);
+}
+
+#[test]
+fn the_operators_configuration_limits_errors_and_labels_them() {
+    let config = |pairs: &[(&str, &str)]| pairs.iter().copied().collect::<FlinkConfig>();
+    assert_eq!(
+        ErrorLimits::of(&config(&[])).unwrap(),
+        ErrorLimits::default()
+    );
+    let key = |name: &str| format!("kubernetes.operator.exception.{name}");
+    let mut all = FlinkConfig::new();
+    for (name, value) in [
+        ("stacktrace.enabled", "true"),
+        ("stacktrace.max.length", "5"),
+        ("field.max.length", "-1"),
+        ("throwable.list.max.count", "7"),
+        ("label.mapper", "Job has already:duplicated,gone$:missing"),
+    ] {
+        all.set_text(key(name), value);
+    }
+    let expected = ErrorLimits {
+        field: 0,
+        stack_trace: Some(5),
+        n_causes: 7,
+    };
+    assert_eq!(ErrorLimits::of(&all).unwrap(), expected);
+    let labels = LabelMapper::of(&all).unwrap();
+    let error = Cause::new(ErrorType::Reconciliation, "it is gone");
+    let report = error_report(&error, &[], ErrorLimits::default(), &labels);
+    assert!(report.contains(r#""labels":["missing"]"#), "{report}");
+    for broken in ["(:x", "a"] {
+        let config = config(&[(key("label.mapper").as_str(), broken)]);
+        assert!(LabelMapper::of(&config).is_err(), "{broken}");
+    }
+    assert!(ErrorLimits::of(&config(&[(key("field.max.length").as_str(), "x")])).is_err());
 }
 
 #[test]

@@ -1,14 +1,15 @@
-use std::collections::BTreeMap;
-use std::fmt::Write as _;
+use std::{collections::BTreeMap, fmt::Write as _};
 
-use super::Decision::{DeleteUnstarted, Fail, Upgrade, Wait};
-use super::HaMetadata::{Absent, Off};
-use super::JobManagerStatus::{Deploying, Error, Missing};
-use super::JobState as J;
-use super::LastSnapshot::{LastState, ProvenEmpty, Unknown};
-use super::Runner::SessionCluster;
-use super::UpgradeMode::{LastState as L, Savepoint as S, Stateless};
-use super::*;
+use super::{
+    Decision::{DeleteUnstarted, Fail, Upgrade, Wait},
+    HaMetadata::{Absent, Off},
+    JobManagerStatus::{Deploying, Error, Missing},
+    JobState as J,
+    LastSnapshot::{LastState, ProvenEmpty, Unknown},
+    Runner::SessionCluster,
+    UpgradeMode::{LastState as L, Savepoint as S, Stateless},
+    *,
+};
 
 mod laws;
 
