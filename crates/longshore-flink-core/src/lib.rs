@@ -7,10 +7,12 @@
 //! Read [`spec`] first, then [`status`] and [`conf`].
 
 pub mod conf;
+pub mod cron;
 pub mod diff;
 mod jackson;
 pub mod json;
 pub mod memory;
 pub mod spec;
 pub mod status;
+pub mod triggers;
 pub mod upgrade;
