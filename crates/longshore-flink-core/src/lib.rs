@@ -9,6 +9,7 @@
 pub mod conf;
 pub mod cron;
 pub mod diff;
+pub mod health;
 mod jackson;
 pub mod json;
 pub mod memory;
