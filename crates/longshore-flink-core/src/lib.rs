@@ -17,3 +17,4 @@ pub mod spec;
 pub mod status;
 pub mod triggers;
 pub mod upgrade;
+pub mod validate;
