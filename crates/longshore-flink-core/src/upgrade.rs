@@ -192,9 +192,6 @@ impl From<bool> for Switch {
 pub enum Decision {
     /// Stop it, or find it stopped, and restore.
     Upgrade(Way),
-    /// Delete the cluster, whose JobManager never started, but no metadata of high availability; call the job failed; then
-    /// decide again. Nothing of its state can be newer than what the status says.
-    DeleteUnstarted,
     /// Wait. Whether other changes may be made meanwhile (spec 9.6).
     Wait(Waiting),
     /// A user has to act.
@@ -216,6 +213,10 @@ pub enum Way {
     Cancel,
     /// Delete its cluster, and restore by the metadata of high availability.
     HaMetadata,
+    /// Delete its cluster, whose JobManager never started, and restore what the status says: the job that never started was
+    /// to restore the same, and made nothing newer. That may be nothing. Persist the intent before the deletion: a lost
+    /// JobManager alone does not show that it never started.
+    Unstarted,
 }
 
 /// What is done to a job so that it stops.
@@ -241,7 +242,7 @@ impl Way {
             Self::StatelessEnded | Self::Ended => Suspend::Noop,
             Self::Savepoint => Suspend::Savepoint,
             Self::Cancel => Suspend::Cancel,
-            Self::HaMetadata => Suspend::LastState,
+            Self::HaMetadata | Self::Unstarted => Suspend::LastState,
         }
     }
 
@@ -249,7 +250,9 @@ impl Way {
     pub const fn restore(self) -> UpgradeMode {
         match self {
             Self::Stateless | Self::StatelessEnded => UpgradeMode::Stateless,
-            Self::Ended | Self::Savepoint | Self::Cancel => UpgradeMode::Savepoint,
+            Self::Ended | Self::Savepoint | Self::Cancel | Self::Unstarted => {
+                UpgradeMode::Savepoint
+            }
             Self::HaMetadata => UpgradeMode::LastState,
         }
     }
@@ -340,7 +343,7 @@ pub fn decide(facts: &Facts) -> Decision {
                 reconciled,
             } => decide_for_application(facts, waiting, job_manager, pod, reconciled),
         },
-        decided @ (Decision::Upgrade(_) | Decision::DeleteUnstarted | Decision::Fail(_)) => decided,
+        decided @ (Decision::Upgrade(_) | Decision::Fail(_)) => decided,
     }
 }
 
@@ -411,9 +414,17 @@ fn decide_for_application(
         return Decision::Upgrade(Way::HaMetadata);
     }
     let is_unstarted = pod == PodStart::Never && job_manager != JobManagerStatus::Missing;
-    // 13. One that restores by metadata of high availability is left alone: they are all that is known of its state.
-    if is_unstarted && reconciled != UpgradeMode::LastState {
-        return Decision::DeleteUnstarted;
+    // 13. One that restores by metadata of high availability is left alone: they are all that is known of its state. So is
+    // one beside such metadata: upstream deletes it, and waits then.
+    let is_replaceable =
+        reconciled != UpgradeMode::LastState && facts.ha_observed != HaMetadata::Present;
+    if is_unstarted && is_replaceable {
+        return match facts.last_snapshot {
+            LastSnapshot::Path | LastSnapshot::ProvenEmpty | LastSnapshot::Unknown => {
+                Decision::Upgrade(Way::Unstarted)
+            }
+            LastSnapshot::LastState => Decision::Fail(Failure::LastSnapshotUnknown),
+        };
     }
     match job_manager {
         // 14

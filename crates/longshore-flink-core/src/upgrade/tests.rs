@@ -1,7 +1,7 @@
 use std::{collections::BTreeMap, fmt::Write as _};
 
 use super::{
-    Decision::{DeleteUnstarted, Fail, Upgrade, Wait},
+    Decision::{Fail, Upgrade, Wait},
     HaMetadata::{Absent, Off},
     JobManagerStatus::{Deploying, Error, Missing},
     JobState as J,
@@ -131,8 +131,8 @@ fn rows_1_to_6() -> Vec<Row> {
         ),
         (
             "5, then 13",
-            facts(S, J::Reconciling).never_started(Deploying, S).without_fallback(),
-            DeleteUnstarted,
+            facts(S, J::Reconciling).never_started(Deploying, S).without_fallback().ha(Absent),
+            Upgrade(Way::Unstarted),
         ),
         ("6, then 8", facts(S, J::Restarting).without_fallback().other_version(), Upgrade(Way::Cancel)),
         ("6, then 12", facts(S, J::Restarting), Upgrade(Way::HaMetadata)),
@@ -148,7 +148,7 @@ fn rows_7_to_11() -> Vec<Row> {
         ("8", facts(L, J::Restarting).other_version(), Upgrade(Way::Cancel)),
         ("9", facts(L, J::Reconciling).other_version(), Wait(Waiting::Stoppable)),
         ("9", facts(S, J::Restarting).other_version().on(application(Deploying)), Wait(Waiting::Stoppable)),
-        ("9, then 13", facts(L, J::Reconciling).other_version().never_started(Error, S), DeleteUnstarted),
+        ("9, then 13", facts(L, J::Reconciling).other_version().never_started(Error, S).ha(Absent), Upgrade(Way::Unstarted)),
         ("9, then 14", facts(L, J::Reconciling).other_version().on(application(Error)).ha(Off), Fail(Failure::NoJobManager)),
         ("10", facts(L, J::Running), Upgrade(Way::HaMetadata)),
         ("10", facts(L, J::Running).with_job_cancel(), Upgrade(Way::Cancel)),
@@ -169,7 +169,11 @@ fn rows_12_to_15() -> Vec<Row> {
         ("12", facts(L, J::Restarting), Upgrade(Way::HaMetadata)),
         ("12", facts(L, J::Reconciling).on(application(Missing)), Upgrade(Way::HaMetadata)),
         ("12", Facts { job: None, ..facts(L, J::Running) }, Upgrade(Way::HaMetadata)),
-        ("13", facts(L, J::Reconciling).ha(Absent).never_started(Deploying, S), DeleteUnstarted),
+        ("13", facts(L, J::Reconciling).ha(Absent).never_started(Deploying, S), Upgrade(Way::Unstarted)),
+        // A first deployment whose image was wrong.
+        ("13", facts(S, J::Reconciling).ha(Off).never_started(Error, Stateless).snapshot(Unknown), Upgrade(Way::Unstarted)),
+        ("13", facts(S, J::Reconciling).ha(Off).never_started(Error, S).snapshot(LastState), Fail(Failure::LastSnapshotUnknown)),
+        ("13, not", facts(S, J::Reconciling).never_started(Error, S).without_fallback(), Wait(Waiting::Running)),
         ("13, not", facts(L, J::Reconciling).ha(Absent).never_started(Deploying, L), Wait(Waiting::Upgradeable)),
         ("13, not", facts(L, J::Reconciling).ha(Absent).never_started(Missing, S), Fail(Failure::NoJobManager)),
         ("14", facts(L, J::Reconciling).ha(Absent).on(application(Error)), Fail(Failure::NoJobManager)),

@@ -91,6 +91,7 @@ fn for_all(mut check: impl FnMut(&Facts, Decision)) -> usize {
 
 #[test]
 fn no_decision_loses_state() {
+    let mut ways = BTreeMap::new();
     let n_facts = for_all(|facts, decision| {
         let is_stateless = facts.requested == UpgradeMode::Stateless;
         let is_over = facts.job.is_some_and(JobState::is_globally_terminal);
@@ -123,41 +124,28 @@ fn no_decision_loses_state() {
                     && facts.version == VersionChange::Same
                     && facts.runner != Runner::SessionCluster
             }
+            // Nothing that ran since, and nothing beside it, is newer than what the status says.
+            Way::Unstarted => match facts.runner {
+                Runner::Application {
+                    job_manager,
+                    pod,
+                    reconciled,
+                } => {
+                    pod == PodStart::Never
+                        && job_manager != JobManagerStatus::Missing
+                        && reconciled != UpgradeMode::LastState
+                        && facts.ha_observed != HaMetadata::Present
+                        && facts.last_snapshot != LastSnapshot::LastState
+                }
+                Runner::SessionCluster => false,
+            },
         };
         assert!(is_sound, "{facts:?}: {way:?}");
+        *ways.entry(way).or_insert(0) += 1;
     });
+    // Each way is taken.
+    assert_eq!(ways.len(), 7);
     assert_eq!(n_facts, 3 * 31 * 12 * 2 * 9 * 12 * 8);
-}
-
-#[test]
-fn only_a_job_manager_that_never_started_is_deleted_undecided() {
-    let mut n_deleted = 0;
-    for_all(|facts, decision| match (facts.runner, decision) {
-        (
-            Runner::Application {
-                job_manager,
-                pod,
-                reconciled,
-            },
-            Decision::DeleteUnstarted,
-        ) => {
-            n_deleted += 1;
-            assert_eq!(pod, PodStart::Never);
-            assert_ne!(job_manager, JobManagerStatus::Missing);
-            assert_ne!(reconciled, UpgradeMode::LastState);
-            // Then there is no Deployment, and the job is called failed: it is not deleted again.
-            let runner = application(JobManagerStatus::Missing);
-            let job = Some(JobState::Failed);
-            let next = decide(&Facts { job, ..*facts }.on(runner));
-            assert_ne!(next, Decision::DeleteUnstarted);
-        }
-        (Runner::SessionCluster, Decision::DeleteUnstarted) => panic!("{facts:?}"),
-        (
-            Runner::Application { .. } | Runner::SessionCluster,
-            Decision::Upgrade(_) | Decision::Wait(_) | Decision::Fail(_),
-        ) => {}
-    });
-    assert!(n_deleted > 0);
 }
 
 #[test]
@@ -190,6 +178,7 @@ fn a_way_stops_and_restores_as_the_table_says() {
         (Way::Savepoint, S::Savepoint, U::Savepoint),
         (Way::Cancel, S::Cancel, U::Savepoint),
         (Way::HaMetadata, S::LastState, U::LastState),
+        (Way::Unstarted, S::LastState, U::Savepoint),
     ] {
         assert_eq!(
             (way.suspend(), way.restore()),
