@@ -87,20 +87,15 @@ pub fn read_standard(text: &str) -> Result<FlinkConfig, FormatError> {
         serde_saphyr::from_str(text).map_err(|error| FormatError::NotYaml(error.to_string()))?;
     match parsed {
         Value::Null => Ok(FlinkConfig::new()),
-        Value::Object(_) => Ok(flatten(&parsed)),
+        Value::Object(_) => {
+            let mut config = FlinkConfig::new();
+            flatten_into(&mut config, "", &parsed);
+            Ok(config)
+        }
         Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Array(_) => {
             Err(FormatError::NotYaml("a single value".to_owned()))
         }
     }
-}
-
-/// The flat configuration of a nested one, as `spec.flinkConfiguration` is read: keys joined with `.`, the scalar
-/// elements of an array joined with `;`, scalars in their text form (spec 1.3). Nulls do not count.
-#[must_use]
-pub fn flatten(nested: &Value) -> FlinkConfig {
-    let mut config = FlinkConfig::new();
-    flatten_into(&mut config, "", nested);
-    config
 }
 
 fn flatten_into(config: &mut FlinkConfig, key: &str, value: &Value) {
@@ -153,8 +148,6 @@ fn scalar(value: &Value) -> String {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
-
     use super::*;
 
     fn config(pairs: &[(&str, &str)]) -> FlinkConfig {
@@ -223,26 +216,5 @@ mod tests {
         for text in ["- a", "a", "a: 1\na: 2", "a: [", "a: b: c"] {
             assert!(read_standard(text).is_err(), "{text:?}");
         }
-    }
-
-    #[test]
-    fn nested_configuration_is_flattened_with_dots() {
-        let nested = json!({
-            "a": {"b": {"c": 1, "d.e": false}},
-            "a.f": "text",
-            "list": ["x", 2, true],
-            "empty": [],
-            "null": null,
-        });
-        assert_eq!(
-            flatten(&nested),
-            config(&[
-                ("a.b.c", "1"),
-                ("a.b.d.e", "false"),
-                ("a.f", "text"),
-                ("empty", ""),
-                ("list", "x;2;true"),
-            ])
-        );
     }
 }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::{Defaulted, Key};
+use super::{Defaulted, FlinkConfig, InvalidOption, Key};
 
 type Map = BTreeMap<String, String>;
 type Maps = Vec<BTreeMap<String, String>>;
@@ -213,3 +213,12 @@ pub const HADOOP_MOUNT: Defaulted<bool> =
 /// Whether the Kerberos configuration of the client is mounted.
 pub const KERBEROS_MOUNT: Defaulted<bool> =
     Key::new("kubernetes.decorator.kerberos-mount.enabled").or("true");
+
+/// Whether another JobManager may take over from a lost one (upstream: `isHighAvailabilityModeActivated`).
+///
+/// # Errors
+/// Never: every text is a value of this option.
+pub fn is_highly_available(config: &FlinkConfig) -> Result<bool, InvalidOption> {
+    let services = config.get(&HA_TYPE)?;
+    Ok(!services.eq_ignore_ascii_case("none"))
+}
