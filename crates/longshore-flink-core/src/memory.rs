@@ -14,10 +14,12 @@ use crate::conf::{Defaulted, FlinkConfig, InvalidOption, Key, MemorySize};
 mod error;
 mod job_manager;
 mod task_manager;
+mod usage;
 
 pub use error::MemoryError;
 pub use job_manager::{DirectLimit, JobManagerMemory};
 pub use task_manager::{TaskManagerMemory, cores};
+pub use usage::ClusterUsage;
 
 /// The part of a process that belongs to the JVM.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
