@@ -2,11 +2,12 @@
 //! deployment.
 //!
 //! A [`FlinkConfig`] holds every value as the text that a user would write into `flink-conf.yaml`; an option ([`Key`],
-//! [`Defaulted`]) gives it a type when it is read.
+//! [`Defaulted`]) gives it a type when it is read. Read [`effective`] for what a deployment runs with.
 
 use std::collections::BTreeMap;
 
 pub mod duration;
+pub mod effective;
 pub mod format;
 pub mod layers;
 pub mod memory_size;

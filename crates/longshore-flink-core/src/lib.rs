@@ -4,7 +4,7 @@
 //! and writes them, and what follows from them. Everything in it is data and pure functions: no clock, no client, no
 //! async. It must not know how a fact was observed, or how an effect is made.
 //!
-//! Read [`spec`] first, then [`status`] and [`conf`].
+//! Read [`spec`] first, then [`status`].
 
 pub mod conf;
 pub mod cron;
@@ -13,6 +13,7 @@ pub mod health;
 mod jackson;
 pub mod json;
 pub mod memory;
+pub mod resources;
 pub mod spec;
 pub mod status;
 pub mod triggers;

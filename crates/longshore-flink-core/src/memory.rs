@@ -17,7 +17,9 @@ mod task_manager;
 mod usage;
 
 pub use error::MemoryError;
+pub(crate) use job_manager::PROCESS as JOB_MANAGER_PROCESS;
 pub use job_manager::{DirectLimit, JobManagerMemory};
+pub(crate) use task_manager::PROCESS as TASK_MANAGER_PROCESS;
 pub use task_manager::{TaskManagerMemory, cores};
 pub use usage::ClusterUsage;
 

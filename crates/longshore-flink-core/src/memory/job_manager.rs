@@ -4,7 +4,7 @@ use super::{Basis, JvmMemory, MemoryError, ProcessOptions, RangeOptions, plus, p
 use crate::conf::{Defaulted, FlinkConfig, Key, MemorySize};
 
 /// Memory of the whole process.
-const PROCESS: Key<MemorySize> = Key::new("jobmanager.memory.process.size");
+pub(crate) const PROCESS: Key<MemorySize> = Key::new("jobmanager.memory.process.size");
 const HEAP: Key<MemorySize> = Key::new("jobmanager.memory.heap.size");
 const OFF_HEAP: Defaulted<MemorySize> = Key::new("jobmanager.memory.off-heap.size").or("128 mb");
 const DIRECT_LIMIT: Defaulted<bool> =

@@ -4,7 +4,7 @@ use super::{Basis, JvmMemory, MemoryError, ProcessOptions, RangeOptions, propert
 use crate::conf::{Defaulted, FlinkConfig, Key, MemorySize, options, value::write_double};
 
 /// Memory of the whole process.
-const PROCESS: Key<MemorySize> = Key::new("taskmanager.memory.process.size");
+pub(crate) const PROCESS: Key<MemorySize> = Key::new("taskmanager.memory.process.size");
 const FRAMEWORK_HEAP: Defaulted<MemorySize> =
     Key::new("taskmanager.memory.framework.heap.size").or("128 mb");
 const FRAMEWORK_OFF_HEAP: Defaulted<MemorySize> =
