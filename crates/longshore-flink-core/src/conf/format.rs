@@ -41,6 +41,22 @@ pub struct FlatFile {
     pub cut: Vec<String>,
 }
 
+/// Reads a directory of configuration: the flat file, or else the standard one (upstream:
+/// `GlobalConfiguration.loadConfiguration` of Flink 1.20, which the operator is built upon). Empty without either.
+///
+/// # Errors
+/// [`FormatError::NotYaml`] for a standard file that is not one.
+pub fn read_directory(
+    flat: Option<&str>,
+    standard: Option<&str>,
+) -> Result<FlinkConfig, FormatError> {
+    match (flat, standard) {
+        (Some(flat), _) => Ok(read_flat(flat)),
+        (None, Some(standard)) => read_standard(standard),
+        (None, None) => Ok(FlinkConfig::new()),
+    }
+}
+
 /// Reads a flat file: one `key: value` a line, `#` starts a comment anywhere, a later line wins. Lines without a key or
 /// a value do not count, as in Flink.
 #[must_use]
@@ -194,6 +210,18 @@ mod tests {
                 ("taskmanager.memory.process.size", "1 gb"),
             ])
         );
+    }
+
+    #[test]
+    fn the_flat_file_of_a_directory_counts() {
+        let (flat, standard) = (Some("a: flat # x"), Some("a: standard # x"));
+        for (flat, standard, expected) in [
+            (flat, standard, config(&[("a", "flat")])),
+            (None, standard, config(&[("a", "standard")])),
+            (None, None, config(&[])),
+        ] {
+            assert_eq!(read_directory(flat, standard), Ok(expected));
+        }
     }
 
     #[test]

@@ -369,6 +369,22 @@ pub fn unknown_keys(config: &FlinkConfig) -> Vec<&str> {
         .collect()
 }
 
+/// Keys of a resource's own configuration that only the operator's configuration can set: they have no effect there.
+pub fn without_effect(resource: &FlinkConfig) -> Vec<&str> {
+    let options = ALL
+        .iter()
+        .filter(|option| option.setter == Setter::Operator);
+    let names: Vec<&str> = options
+        .flat_map(|option| option.older.iter().copied().chain([option.name]))
+        .collect();
+    let is_layer = |key: &str| key.starts_with(DEFAULTS_PREFIX);
+    resource
+        .iter()
+        .map(|(key, _)| key)
+        .filter(|key| names.contains(key) || is_layer(key))
+        .collect()
+}
+
 /// Removes what belongs to the operator and not to Flink: what a cluster is submitted with (spec 9.5, 13.3).
 #[must_use]
 pub fn without_operator_keys(config: &FlinkConfig) -> FlinkConfig {
@@ -488,6 +504,28 @@ mod tests {
         assert_eq!(
             unknown_keys(&config),
             ["kubernetes.operator.reconcile.intervall"]
+        );
+    }
+
+    #[test]
+    fn a_resource_cannot_set_what_is_the_operators() {
+        let config: FlinkConfig = [
+            ("kubernetes.operator.reconciler.reschedule.interval", "1 s"),
+            (
+                "kubernetes.operator.default-configuration.namespace.a.b",
+                "1",
+            ),
+            ("kubernetes.operator.job.restart.failed", "true"),
+            ("kubernetes.namespace", "a"),
+        ]
+        .into_iter()
+        .collect();
+        assert_eq!(
+            without_effect(&config),
+            [
+                "kubernetes.operator.default-configuration.namespace.a.b",
+                "kubernetes.operator.reconciler.reschedule.interval",
+            ]
         );
     }
 
