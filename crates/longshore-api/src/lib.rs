@@ -2,6 +2,7 @@
 
 pub mod airflow;
 pub mod dags;
+pub mod flink;
 pub mod flyte;
 pub mod node;
 pub mod podops;

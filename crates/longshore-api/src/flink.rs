@@ -1,0 +1,72 @@
+//! The resources of `flink.apache.org`: kinds, finalizers, labels and annotations, word for word.
+//!
+//! Other operators and dashboards read these keys, and Flink's own JobManager writes some of them.
+
+/// API group of all kinds of this module.
+pub const GROUP: &str = "flink.apache.org";
+/// The one served version of [`GROUP`].
+pub const VERSION: &str = "v1beta1";
+/// Group and version as objects and reconciled specs write them.
+pub const API_VERSION: &str = "flink.apache.org/v1beta1";
+
+/// An application cluster (with a job) or a session cluster (without one).
+pub const KIND_DEPLOYMENT: &str = "FlinkDeployment";
+/// A job on a session cluster.
+pub const KIND_SESSION_JOB: &str = "FlinkSessionJob";
+/// One savepoint or checkpoint of a job.
+pub const KIND_STATE_SNAPSHOT: &str = "FlinkStateSnapshot";
+/// Two FlinkDeployments that replace each other.
+pub const KIND_BLUE_GREEN_DEPLOYMENT: &str = "FlinkBlueGreenDeployment";
+
+/// Finalizer of a [`KIND_DEPLOYMENT`].
+pub const FINALIZER_DEPLOYMENT: &str = "flinkdeployments.flink.apache.org/finalizer";
+/// Finalizer of a [`KIND_SESSION_JOB`].
+pub const FINALIZER_SESSION_JOB: &str = "flinksessionjobs.flink.apache.org/finalizer";
+/// Finalizer of a [`KIND_STATE_SNAPSHOT`].
+pub const FINALIZER_STATE_SNAPSHOT: &str = "flinkstatesnapshots.flink.apache.org/finalizer";
+
+/// Label of everything that a cluster consists of: the cluster id, which is the name of the FlinkDeployment.
+pub const LABEL_APP: &str = "app";
+/// Label: what an object of a cluster is, one of the `COMPONENT_` values.
+pub const LABEL_COMPONENT: &str = "component";
+/// Label: how a cluster was deployed, one of the `TYPE_` values.
+pub const LABEL_TYPE: &str = "type";
+/// Value of [`LABEL_COMPONENT`]: the JobManager.
+pub const COMPONENT_JOB_MANAGER: &str = "jobmanager";
+/// Value of [`LABEL_COMPONENT`]: a TaskManager.
+pub const COMPONENT_TASK_MANAGER: &str = "taskmanager";
+/// Value of [`LABEL_COMPONENT`]: the Ingress of a cluster.
+pub const COMPONENT_INGRESS: &str = "ingress";
+/// Value of [`LABEL_COMPONENT`]: the state of the autoscaler.
+pub const COMPONENT_AUTOSCALER: &str = "autoscaler";
+/// Value of [`LABEL_TYPE`]: Flink requests its TaskManagers from Kubernetes.
+pub const TYPE_NATIVE: &str = "flink-native-kubernetes";
+/// Value of [`LABEL_TYPE`]: the TaskManagers are a Deployment.
+pub const TYPE_STANDALONE: &str = "flink-standalone-kubernetes";
+
+/// Annotation of the JobManager's Deployment and its pod template: the generation of the FlinkDeployment that the
+/// attempt deployed. It shows after a crash that a submit arrived.
+pub const ANNOTATION_GENERATION: &str = "flinkdeployment.flink.apache.org/generation";
+/// Label of a FlinkSessionJob: its `deploymentName`, set by the webhook.
+pub const LABEL_TARGET_SESSION: &str = "target.session";
+/// Label of a FlinkDeployment or FlinkSessionJob: with the value `true` it is never deployed, and shows that its operator
+/// is alive.
+pub const LABEL_CANARY: &str = "flink.apache.org/canary";
+/// Label of the two FlinkDeployments of a FlinkBlueGreenDeployment: `BLUE` or `GREEN`.
+pub const LABEL_BLUE_GREEN_TYPE: &str = "flink/blue-green-deployment-type";
+
+/// Label of a FlinkStateSnapshot: `SAVEPOINT` or `CHECKPOINT`.
+pub const LABEL_SNAPSHOT_TYPE: &str = "snapshot.type";
+/// Label of a FlinkStateSnapshot: what triggered it, as `PERIODIC`.
+pub const LABEL_SNAPSHOT_TRIGGER_TYPE: &str = "snapshot.trigger-type";
+/// Label of a FlinkStateSnapshot: the state in its status.
+pub const LABEL_SNAPSHOT_STATE: &str = "snapshot.state";
+/// Label of a FlinkStateSnapshot: the kind of the resource that runs its job.
+pub const LABEL_JOB_REFERENCE_KIND: &str = "job-reference.kind";
+/// Label of a FlinkStateSnapshot: the name of the resource that runs its job.
+pub const LABEL_JOB_REFERENCE_NAME: &str = "job-reference.name";
+
+/// The one condition of a FlinkDeployment: whether its job, or its session cluster, runs.
+pub const CONDITION_RUNNING: &str = "Running";
+/// Reason of the Event of a stateful upgrade for which no state to restore is known.
+pub const REASON_UPGRADE_FAILED: &str = "UpgradeFailed";
