@@ -1,0 +1,1 @@
+//! Values of XCom and of triggers, as Airflow's `airflow.sdk.serde` encodes them.
