@@ -76,7 +76,8 @@ impl Unreadable {
     }
 }
 
-pub(super) fn shortened(text: &str) -> String {
+/// The beginning of a text that may be long.
+pub(crate) fn shortened(text: &str) -> String {
     let mut characters = text.chars();
     let mut shown: String = characters.by_ref().take(SHOWN).collect();
     if characters.next().is_some() {

@@ -29,6 +29,7 @@ mod xcom;
 
 pub use asset::{Asset, AssetAlias, AssetGroup, AssetRef, OneAsset};
 pub use dag::{Bounds, Dag, DagDependency, DagSettings, Document, EdgeInfo, Tasks};
+pub(crate) use error::shortened;
 pub use error::{Problem, Unreadable};
 pub use group::{Child, TaskGroup};
 pub use hash::DagHash;
@@ -36,6 +37,7 @@ pub use operator::{Operator, StartTriggerArgs};
 pub use params::{Param, Params};
 pub use settings::{ClientDefaults, Settings, SettingsAndMore};
 pub use time::{Moment, Relativedelta, RunImmediately, Seconds, Step, Zone};
+pub(crate) use time::{microseconds, since_1970};
 pub use timetable::{
     AssetOrTime, AssetTriggered, CronDataInterval, CronTrigger, DeltaDataInterval, DeltaTrigger,
     EventDate, Events, MultipleCronTrigger, NoFields, Timetable,

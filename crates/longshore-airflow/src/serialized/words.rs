@@ -125,7 +125,7 @@ impl Json for WeightRule {
 /// By how much the wait grows with each retry (spec section 6.5).
 #[derive(Clone, Debug, PartialEq)]
 pub enum Backoff {
-    /// `True` counts as 1, `False` as 0: both do not grow.
+    /// `True` is the factor 2, `False` no growth, as upstream's scheduler reads them (`populate_operator`).
     Flag(bool),
     /// The factor.
     Factor(Number),
@@ -136,7 +136,7 @@ impl Backoff {
     #[must_use]
     pub fn factor(&self) -> f64 {
         match self {
-            Self::Flag(flag) => f64::from(u8::from(*flag)),
+            Self::Flag(flag) => f64::from(u8::from(*flag) * 2),
             Self::Factor(number) => number.as_f64().unwrap_or_default(),
         }
     }

@@ -219,6 +219,7 @@ impl ExpandInput {
     pub fn sources(&self) -> Vec<&PlainRef> {
         let references: Vec<&XcomRef> = match &self.over {
             Over::Product(arguments) => arguments.values().filter_map(reference).collect(),
+            Over::Each(Var::List(items)) => items.iter().filter_map(reference).collect(),
             Over::Each(value) => reference(value).into_iter().collect(),
         };
         references.into_iter().flat_map(XcomRef::tasks).collect()
@@ -232,6 +233,7 @@ impl ExpandInput {
             None => value.length(),
         };
         match &self.over {
+            Over::Product(arguments) if arguments.is_empty() => Some(0),
             Over::Product(arguments) => arguments.values().try_fold(1_u64, |product, value| {
                 Some(product.saturating_mul(of(value)?))
             }),

@@ -84,6 +84,7 @@ fn lengths_multiply_and_wait_for_each_other() {
     for (input, expected) in [
         (product(json!({"a": [1, 2], "b": [1, 2, 3]})), Some(6)),
         (product(json!({"a": [1, 2], "b": []})), Some(0)),
+        (product(json!({})), Some(0)),
         (
             product(
                 json!({"a": {"__type": "dict", "__var": {"k": 1, "l": 2}}, "b": xcom(lst.clone())}),
@@ -135,9 +136,23 @@ fn lengths_multiply_and_wait_for_each_other() {
             Some(0),
         ),
         (json!({"type": "list-of-dicts", "value": []}), Some(0)),
+        (
+            json!({"type": "list-of-dicts", "value": [xcom(reference("late")), {"__type": "dict", "__var": {}}]}),
+            Some(2),
+        ),
     ] {
         assert_eq!(length(input.clone()), expected, "{input}");
     }
+}
+
+#[test]
+fn a_reference_among_sets_of_arguments_is_a_source() {
+    let sets = json!([xcom(reference("late")), {"__type": "dict", "__var": {"a": 1}}]);
+    let document = mapped_over(json!({"type": "list-of-dicts", "value": sets}));
+    let task = document.dag.tasks.get("mp").unwrap();
+    let sources = task.expansion().unwrap().sources();
+    assert_eq!(sources.len(), 1);
+    assert_eq!(sources[0].task_id, "late");
 }
 
 #[test]

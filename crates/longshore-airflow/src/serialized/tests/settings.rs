@@ -22,7 +22,7 @@ fn a_task_has_what_it_says_and_else_the_defaults() {
     assert_eq!(x.queue(), "q");
     assert_eq!(x.retry_delay().duration(), SignedDuration::from_secs(30));
     assert_eq!(x.retry_exponential_backoff(), Backoff::Flag(true));
-    assert!((x.retry_exponential_backoff().factor() - 1.0).abs() < f64::EPSILON);
+    assert!((x.retry_exponential_backoff().factor() - 2.0).abs() < f64::EPSILON);
     assert_eq!(x.max_retry_delay.unwrap().duration(), minutes(10));
     assert_eq!(x.execution_timeout.unwrap().duration(), minutes(5));
     let start = task(&zoo, "start");
