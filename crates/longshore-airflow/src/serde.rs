@@ -12,8 +12,8 @@ use crate::serialized;
 /// The key of the XCom value by which a task says what it skips.
 pub const SKIP_MARK_KEY: &str = "skipmixin_key";
 
-/// The newest version of Python's built-in collections.
-const COLLECTIONS_VERSION: i64 = 1;
+/// The newest version of an encoded tuple.
+const TUPLE_VERSION: i64 = 1;
 
 /// A value that cannot be read as what was asked for.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -78,9 +78,9 @@ pub fn decode(value: &Value) -> Result<Decoded<'_>, Undecodable> {
     }
 }
 
-/// How many instances a task has that is mapped over a value: what Python's `len` says of a list, tuple, set or dict.
-/// `None`: nothing can be mapped over it (upstream: `is_mappable_value`). Also for a collection of a class of the
-/// user's: there, the worker knows.
+/// How many instances a task has that is mapped over a value: what Python's `len` says of a list, tuple or dict. `None`:
+/// nothing can be mapped over it, as over a set, which has no order (upstream: `is_mappable_value`). Also for a
+/// collection of a class of the user's: there, the worker knows.
 ///
 /// # Errors
 /// The value is no encoded value, or of a newer version than Airflow 3.3 knows.
@@ -94,9 +94,9 @@ pub fn mapped_length(value: &Value) -> Result<Option<u64>, Undecodable> {
             version,
             data,
         } => match class {
-            "tuple" | "set" | "builtins.tuple" | "builtins.set" | "builtins.frozenset" => {
-                if version > COLLECTIONS_VERSION {
-                    return Err(Undecodable::new("a collection of version 1", value));
+            "tuple" | "builtins.tuple" => {
+                if version > TUPLE_VERSION {
+                    return Err(Undecodable::new("a tuple of version 1", value));
                 }
                 let items = data.as_array();
                 Some(items.ok_or_else(|| Undecodable::new("a list", data))?.len())

@@ -21,8 +21,10 @@ fn lengths_are_those_of_python() {
         (json!({"a": 1, "b": 2}), Some(2)),
         (json!({}), Some(0)),
         (object("builtins.tuple", json!(1), list()), Some(3)),
-        (object("builtins.set", json!(1), json!([1])), Some(1)),
-        (object("builtins.frozenset", json!(0), json!([])), Some(0)),
+        (object("builtins.tuple", json!(0), json!([])), Some(0)),
+        (object("builtins.set", json!(1), json!([1])), None),
+        (object("builtins.frozenset", json!(1), json!([])), None),
+        (json!({"__type": "set", "__var": [1]}), None),
         (json!({"__type": "tuple", "__var": [1, 2]}), Some(2)),
         (json!({"__type": "dict", "__var": {"a": 1}}), Some(1)),
         // Without a version, or with the half of an old value, it is a dict like others.
@@ -103,11 +105,11 @@ fn what_is_something_else_is_refused_and_says_so() {
         "a length of time, found \"PT5M\"",
     );
     is(
-        mapped_length(&object("builtins.set", json!(2), json!([]))).map(|_| String::new()),
-        "a collection of version 1",
+        mapped_length(&object("builtins.tuple", json!(2), json!([]))).map(|_| String::new()),
+        "a tuple of version 1",
     );
     is(
-        mapped_length(&object("builtins.set", json!(1), json!({}))).map(|_| String::new()),
+        mapped_length(&object("builtins.tuple", json!(1), json!({}))).map(|_| String::new()),
         "a list, found {}",
     );
     is(

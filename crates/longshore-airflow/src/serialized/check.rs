@@ -21,19 +21,9 @@ struct Known<'a> {
 pub(super) fn references(dag: &Dag, at: &Place<'_>) -> Result<(), Unreadable> {
     let tasks = at.member("tasks");
     let mut known = Known {
-        tasks: BTreeSet::new(),
+        tasks: dag.tasks.iter().map(|task| task.task_id.as_str()).collect(),
         groups: BTreeSet::new(),
     };
-    for (index, task) in dag.tasks.iter().enumerate() {
-        if !known.tasks.insert(&task.task_id) {
-            let (item, found) = (tasks.item(index), task.task_id.clone());
-            let var = item.member("__var");
-            return Err(Unreadable::new(
-                &var.member("task_id"),
-                Problem::Twice { found },
-            ));
-        }
-    }
     for (index, task) in dag.tasks.iter().enumerate() {
         known.task(task, &tasks.item(index).member("__var"))?;
     }

@@ -135,28 +135,45 @@ record! {
 
 /// Tasks, in the order of the DAG file. Each id is there once.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Tasks(Vec<Task>);
+pub struct Tasks {
+    list: Vec<Task>,
+    /// Where in the list each one is.
+    places: BTreeMap<String, usize>,
+}
 
 impl Tasks {
     /// All of them.
     pub fn iter(&self) -> impl Iterator<Item = &Operator> {
-        self.0.iter().map(|Task(operator)| operator)
+        self.list.iter().map(|Task(operator)| operator)
     }
 
     /// The one with that id.
     #[must_use]
     pub fn get(&self, task_id: &str) -> Option<&Operator> {
-        self.iter().find(|task| task.task_id == task_id)
+        let Task(operator) = self.list.get(*self.places.get(task_id)?)?;
+        Some(operator)
     }
 }
 
 impl Json for Tasks {
     fn read(value: Value, at: &Place<'_>) -> Result<Self, Unreadable> {
-        Json::read(value, at).map(Self)
+        let list = Vec::<Task>::read(value, at)?;
+        let mut places = BTreeMap::new();
+        for (index, Task(operator)) in list.iter().enumerate() {
+            if places.insert(operator.task_id.clone(), index).is_some() {
+                let (item, found) = (at.item(index), operator.task_id.clone());
+                let at = item.member("__var");
+                return Err(Unreadable::new(
+                    &at.member("task_id"),
+                    Problem::Twice { found },
+                ));
+            }
+        }
+        Ok(Self { list, places })
     }
 
     fn write(&self) -> Value {
-        self.0.write()
+        self.list.write()
     }
 }
 

@@ -1,12 +1,16 @@
 //! Words of which there is a closed list.
 
+use serde::{Deserialize, Serialize};
 use serde_json::{Number, Value};
 
 use super::{error::Unreadable, record::Json};
 use crate::pointer::Place;
 
 /// When a task may start, by the states of the tasks before it (spec section 6.4).
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
+)]
+#[serde(rename_all = "snake_case")]
 pub enum TriggerRule {
     /// All have succeeded.
     #[default]

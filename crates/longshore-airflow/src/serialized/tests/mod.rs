@@ -2,6 +2,7 @@
 
 mod documents;
 mod hash;
+mod laws;
 mod mapping;
 mod refused;
 mod schema;
