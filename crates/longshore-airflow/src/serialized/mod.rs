@@ -7,7 +7,8 @@
 //!
 //! Types and members: `dag`, `operator` (a task), `settings` (what any task may say), `group`, `timetable`, `asset`,
 //! `params`, `xcom` (what mapped tasks map over), `value` (any value of Python), `time`, `words`. How they are read and
-//! written: `record`. `check` looks at references, `hash` at versions.
+//! written: `record`. `check` looks at references, `hash` at versions, `relevance` at what instances of mapped tasks
+//! depend on.
 //!
 //! Source: spec sections 5.2, 5.3 and 8; upstream's `airflow.serialization` and its JSON schema.
 
@@ -20,6 +21,7 @@ mod hash;
 mod operator;
 mod params;
 mod record;
+mod relevance;
 mod settings;
 mod time;
 mod timetable;
@@ -35,6 +37,7 @@ pub use group::{Child, TaskGroup};
 pub use hash::DagHash;
 pub use operator::{Operator, StartTriggerArgs};
 pub use params::{Param, Params};
+pub use relevance::{Instance, Relevant};
 pub use settings::{ClientDefaults, Settings, SettingsAndMore};
 pub use time::{Moment, Relativedelta, RunImmediately, Seconds, Step, Zone};
 pub(crate) use time::{microseconds, since_1970};

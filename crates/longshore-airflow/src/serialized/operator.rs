@@ -147,6 +147,9 @@ impl Json for Task {
     }
 }
 
+/// What an operator is known by, whatever else it uses it for.
+const NEVER_TEMPLATES: [&str; 4] = ["task_id", "task_type", "_task_module", "template_fields"];
+
 fn take_templates(operator: &mut Value) -> Map<String, Value> {
     let names = operator["template_fields"]
         .as_array()
@@ -156,7 +159,7 @@ fn take_templates(operator: &mut Value) -> Map<String, Value> {
         return Map::new();
     };
     let names = names.iter().filter_map(Value::as_str);
-    let names = names.filter(|name| !["task_id", "template_fields"].contains(name));
+    let names = names.filter(|name| !NEVER_TEMPLATES.contains(name));
     names
         .filter_map(|name| members.remove_entry(name))
         .collect()

@@ -107,7 +107,7 @@ fn what_all_tasks_have_in_common_comes_before_airflows_defaults() {
 fn a_template_may_have_the_name_of_a_setting() {
     let mut value = json("zoo");
     let task = &mut value["dag"]["tasks"][0]["__var"];
-    task["template_fields"] = json!(["doc_md", "reschedule"]);
+    task["template_fields"] = json!(["doc_md", "reschedule", "task_type"]);
     task["doc_md"] = json!({"not": "a text"});
     task["reschedule"] = json!("{{ x }}");
     let document = Document::read(value.clone()).unwrap();
