@@ -6,7 +6,8 @@
 //! which names the member.
 //!
 //! Types and members: `dag`, `operator` (a task), `settings` (what any task may say), `group`, `timetable`, `asset`,
-//! `params`, `xcom` (what mapped tasks map over), `value` (any value of Python), `time`, `words`. How they are read and
+//! `params`, `xcom` (what mapped tasks map over), `value` (any value of Python), `time`, `relativedelta`,
+//! `words`. How they are read and
 //! written: `record`. `check` looks at references, `hash` at versions, `relevance` at what instances of mapped tasks
 //! depend on.
 //!
@@ -21,6 +22,7 @@ mod hash;
 mod operator;
 mod params;
 mod record;
+mod relativedelta;
 mod relevance;
 mod settings;
 mod time;
@@ -37,9 +39,10 @@ pub use group::{Child, TaskGroup};
 pub use hash::DagHash;
 pub use operator::{Operator, StartTriggerArgs};
 pub use params::{Param, Params};
+pub use relativedelta::Relativedelta;
 pub use relevance::{Instance, Relevant};
 pub use settings::{ClientDefaults, Settings, SettingsAndMore};
-pub use time::{Moment, Relativedelta, RunImmediately, Seconds, Step, Zone};
+pub use time::{Moment, RunImmediately, Seconds, Step, Zone};
 pub(crate) use time::{microseconds, since_1970};
 pub use timetable::{
     AssetOrTime, AssetTriggered, CronDataInterval, CronTrigger, DeltaDataInterval, DeltaTrigger,

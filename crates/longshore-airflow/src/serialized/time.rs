@@ -3,10 +3,7 @@
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Number, Value, json};
 
-use super::{
-    error::Unreadable,
-    record::{Json, record},
-};
+use super::{error::Unreadable, record::Json, relativedelta::Relativedelta};
 use crate::pointer::Place;
 
 const DATETIME: &str = "datetime";
@@ -213,45 +210,6 @@ impl Json for Step {
             Self::Exact(seconds) => seconds.write(),
             Self::Calendar(delta) => delta.write(),
         }
-    }
-}
-
-record! {
-    /// Python's `dateutil.relativedelta`: first sets some parts of a date (`year` …), then adds others (`years` …), and
-    /// then goes to a weekday. Parts of 0 are left out.
-    pub struct Relativedelta {
-        /// Added.
-        "years" may years: Number,
-        /// Added; the day is clamped to the last one of the month.
-        "months" may months: Number,
-        /// Added.
-        "days" may days: Number,
-        /// Days added after February of leap years.
-        "leapdays" may leapdays: Number,
-        /// Added.
-        "hours" may hours: Number,
-        /// Added.
-        "minutes" may minutes: Number,
-        /// Added.
-        "seconds" may seconds: Number,
-        /// Added.
-        "microseconds" may microseconds: Number,
-        /// Set.
-        "year" may year: i64,
-        /// Set, from 1.
-        "month" may month: i64,
-        /// Set, from 1.
-        "day" may day: i64,
-        /// Set.
-        "hour" may hour: i64,
-        /// Set.
-        "minute" may minute: i64,
-        /// Set.
-        "second" may second: i64,
-        /// Set.
-        "microsecond" may microsecond: i64,
-        /// Day of the week (0 is Monday), and which of them (1 is this day or the next such, −1 this or the last such).
-        "weekday" may weekday: Vec<i64>,
     }
 }
 

@@ -9,7 +9,8 @@ use super::{
     error::Unreadable,
     params::Param,
     record::Json,
-    time::{Moment, Relativedelta, Seconds, Zone},
+    relativedelta::Relativedelta,
+    time::{Moment, Seconds, Zone},
     xcom::XcomRef,
 };
 use crate::pointer::Place;

@@ -5,6 +5,7 @@ mod hash;
 mod laws;
 mod mapping;
 mod refused;
+mod relativedelta;
 mod relevance;
 mod schema;
 mod settings;
