@@ -6,7 +6,8 @@ use crate::repository::Source;
 /// Files that are pure in every subsystem, and folders of the same name.
 const PURE: [&str; 5] = ["model", "decide", "build", "status", "admit"];
 /// Crates that are pure throughout.
-const PURE_CRATES: [&str; 5] = [
+const PURE_CRATES: [&str; 6] = [
+    "longshore-airflow",
     "longshore-api",
     "longshore-core",
     "longshore-flink-core",
