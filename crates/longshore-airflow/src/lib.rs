@@ -3,6 +3,7 @@
 //! Everything in this crate is data and pure functions: no clock, no rows, no client, no async. Who schedules, stores or
 //! serves these values is in other crates. What upstream makes of each value is recorded in `testdata`.
 
+pub mod api;
 pub mod pointer;
 
 pub use pointer::Pointer;
