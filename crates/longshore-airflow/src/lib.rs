@@ -5,5 +5,6 @@
 
 pub mod api;
 pub mod pointer;
+pub mod token;
 
 pub use pointer::Pointer;

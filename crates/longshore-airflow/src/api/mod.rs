@@ -43,6 +43,15 @@ pub use words::{
 
 /// Header of an answer: the token that the worker uses from now on.
 pub const HEADER_REFRESHED_TOKEN: &str = "Refreshed-API-Token";
+/// Header of the answer to `HEAD /xcoms/…`: see [`map_indexes`].
+pub const HEADER_CONTENT_RANGE: &str = "Content-Range";
+
+/// How many values of a key a task has: the range that the head of an XCom tells.
+#[must_use]
+pub fn map_indexes(n: u64) -> String {
+    format!("map_indexes {n}")
+}
+
 /// Header of a request that its answer repeats.
 pub const HEADER_CORRELATION_ID: &str = "correlation-id";
 

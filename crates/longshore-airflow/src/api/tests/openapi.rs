@@ -280,3 +280,13 @@ fn every_route_is_documented_and_none_is_missing() {
         assert_eq!(ours.len(), documented.len(), "{version}");
     }
 }
+
+#[test]
+fn the_head_of_an_xcom_counts_as_documented() {
+    let header = "/paths/~1xcoms~1{dag_id}~1{run_id}~1{task_id}~1{key}/head/responses/200/headers/Content-Range";
+    for (version, document) in documents() {
+        let pattern = &document.pointer(header).unwrap()["schema"]["pattern"];
+        assert_eq!(pattern, r"^map_indexes \d+$", "{version}");
+    }
+    assert_eq!(map_indexes(12), "map_indexes 12");
+}
