@@ -4,6 +4,7 @@
 //! serves these values is in other crates. What upstream makes of each value is recorded in `testdata`.
 
 pub mod api;
+pub mod config;
 pub mod fernet;
 pub mod pointer;
 pub mod token;
