@@ -8,5 +8,6 @@ pub mod config;
 pub mod fernet;
 pub mod pointer;
 pub mod token;
+pub mod worker;
 
 pub use pointer::Pointer;

@@ -23,7 +23,10 @@ const ALLOWED: [(&str, &[&str]); 25] = [
     ("longshore-k8s", &[]),
     ("longshore-proto", &[]),
     ("longshore-core", &["longshore-k8s"]),
-    ("longshore-airflow", &["longshore-core", "longshore-k8s"]),
+    (
+        "longshore-airflow",
+        &["longshore-api", "longshore-core", "longshore-k8s"],
+    ),
     (
         "longshore-plugins",
         &[
