@@ -192,3 +192,33 @@ pub struct HitlResponse {
     #[serde(default)]
     pub params_input: Map<String, Value>,
 }
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn secrets_are_not_shown() {
+        let connection = json!({
+            "conn_id": "c", "conn_type": "t", "host": "h", "schema": null, "login": "u",
+            "password": "hunter2", "port": 1, "extra": "hunter2",
+        });
+        let connection: Connection = serde_json::from_value(connection).unwrap();
+        let variable = Variable {
+            key: "k".to_owned(),
+            value: Some("hunter2".to_owned()),
+        };
+        let put = VariablePut {
+            val: Some("hunter2".to_owned()),
+            description: Some("d".to_owned()),
+        };
+        let shown = format!("{connection:?} {variable:?} {put:?}");
+        assert!(!shown.contains("hunter2"), "{shown}");
+        assert!(
+            shown.contains("\"c\"") && shown.contains("\"k\""),
+            "{shown}"
+        );
+    }
+}

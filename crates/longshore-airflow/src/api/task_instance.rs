@@ -481,3 +481,109 @@ impl Message {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_failure_is_retried_while_tries_are_left_or_after_a_clear() {
+        let queued = Some(TaskInstanceState::Queued);
+        let restarting = Some(TaskInstanceState::Restarting);
+        for (previous, try_number, max_tries, expected) in [
+            (queued, 1, 0, false),
+            (queued, 1, 1, true),
+            (queued, 2, 1, false),
+            (queued, 2, 2, true),
+            (None, 1, 0, false),
+            (restarting, 9, 0, true),
+        ] {
+            let found = should_retry(previous, try_number, max_tries);
+            assert_eq!(found, expected, "try {try_number} of {max_tries}");
+        }
+    }
+
+    #[test]
+    fn a_start_is_repeated_by_the_same_process_only() {
+        let start = EnterRunning {
+            state: RunningState::Running,
+            hostname: "h".to_owned(),
+            unixname: "u".to_owned(),
+            pid: 7,
+            start_date: UtcDateTime::parse("2026-01-01T00:00:00Z").unwrap(),
+        };
+        for (hostname, unixname, pid, expected) in [
+            ("h", "u", 7, true),
+            ("g", "u", 7, false),
+            ("h", "v", 7, false),
+            ("h", "u", 8, false),
+        ] {
+            assert_eq!(start.is_repeated_by(hostname, unixname, pid), expected);
+        }
+    }
+
+    #[test]
+    fn an_update_asks_for_its_state() {
+        let at = "2026-01-01T00:00:00Z";
+        for (body, expected) in [
+            (
+                json!({"state": "success", "end_date": at}),
+                TaskInstanceState::Success,
+            ),
+            (
+                json!({"state": "skipped", "end_date": at}),
+                TaskInstanceState::Skipped,
+            ),
+            (
+                json!({"state": "up_for_retry", "end_date": at}),
+                TaskInstanceState::UpForRetry,
+            ),
+            (
+                json!({"state": "up_for_reschedule", "end_date": at, "reschedule_date": at}),
+                TaskInstanceState::UpForReschedule,
+            ),
+            (
+                json!({"state": "deferred", "classpath": "c", "next_method": "m"}),
+                TaskInstanceState::Deferred,
+            ),
+            (
+                json!({"state": "awaiting_input", "next_method": "m"}),
+                TaskInstanceState::AwaitingInput,
+            ),
+            (
+                json!({"state": "restarting"}),
+                TaskInstanceState::Restarting,
+            ),
+        ] {
+            let update: StateUpdate = serde_json::from_value(body.clone()).unwrap();
+            assert_eq!(update.state(), expected);
+            // No alternative takes the members of another one.
+            let mut more = body;
+            more["pid"] = json!(1);
+            assert!(serde_json::from_value::<StateUpdate>(more).is_err());
+        }
+    }
+
+    #[test]
+    fn a_skipped_task_is_the_unmapped_one_unless_it_says_otherwise() {
+        let body = json!({"tasks": ["a", ["b", 3], ["c", -1]]});
+        let skip: SkipDownstream = serde_json::from_value(body).unwrap();
+        let tasks: Vec<(&str, i32)> = skip.tasks.iter().map(SkippedTask::address).collect();
+        assert_eq!(tasks, [("a", -1), ("b", 3), ("c", -1)]);
+    }
+
+    #[test]
+    fn states_are_by_run_and_by_task() {
+        let mut states = TaskStates::default();
+        states.add("r1", "a", -1, Some(TaskInstanceState::Success));
+        states.add("r1", "m", 0, None);
+        states.add("r2", "m", 12, Some(TaskInstanceState::UpForRetry));
+        let expected = json!({"task_states": {
+            "r1": {"a": "success", "m_0": null},
+            "r2": {"m_12": "up_for_retry"},
+        }});
+        assert_eq!(serde_json::to_value(states).unwrap(), expected);
+    }
+}

@@ -118,6 +118,9 @@ pub(super) struct Reader<'a> {
 
 impl Reader<'_> {
     fn executor(&mut self) -> KubernetesExecutor {
+        // It has no effect, but upstream does not start with a wrong one either.
+        let retries = self.config.object(&keys::API_CLIENT_RETRY_CONFIGURATION);
+        self.kept(retries);
         KubernetesExecutor {
             logs_task_metadata: self.boolean(&keys::LOGS_TASK_METADATA),
             running_pod_log_lines: self.at_least(&keys::RUNNING_POD_LOG_LINES, 1, "1 or more"),

@@ -101,6 +101,7 @@ const SCHEDULER: &str = "[scheduler]";
 const WORKERS: &str = "[workers]";
 const API_AUTH: &str = "[api_auth]";
 const EXECUTION_API: &str = "[execution_api]";
+const API: &str = "[api]";
 
 const KEEPALIVE: &str = "Longshore's client keeps its connections alive by HTTP/2 pings";
 const CLIENT: &str =
@@ -189,6 +190,8 @@ keys! {
     JWT_LEEWAY = key(API_AUTH, "jwt_leeway", Integer, "10");
     TRUSTED_JWKS_URL = key(API_AUTH, "trusted_jwks_url", Text, "")
         .instead("Longshore accepts the tokens that it signs itself, and no others");
+
+    BASE_URL = key(API, "base_url", Text, "");
 
     JWT_AUDIENCE = key(EXECUTION_API, "jwt_audience", List, "urn:airflow.apache.org:task");
     JWT_EXPIRATION_TIME = key(EXECUTION_API, "jwt_expiration_time", Integer, "600");

@@ -6,6 +6,7 @@ use super::{
     Config, Fetch, KEYS, Key, Name, Origin, Pending, Problem, Setting, Support,
     environment::{self, Variable},
     file::{self, Entry},
+    keys,
     problem::closest,
 };
 
@@ -158,6 +159,7 @@ fn set(
 
 /// Tells of each key that is set and has no effect, unless it is set to its default.
 pub(super) fn tell_ignored(config: &mut Config) {
+    tell_ignored_arguments(config);
     for key in KEYS {
         let Support::Instead(instead) = key.support else {
             continue;
@@ -172,6 +174,22 @@ pub(super) fn tell_ignored(config: &mut Config) {
                 instead,
             });
         }
+    }
+}
+
+/// Of the arguments of requests, one has an effect.
+fn tell_ignored_arguments(config: &mut Config) {
+    let key = &keys::KUBE_CLIENT_REQUEST_ARGS;
+    let Ok(arguments) = config.object(key) else {
+        return;
+    };
+    if arguments.keys().any(|it| it != "_request_timeout") {
+        let (_, origin) = config.text(key);
+        config.problems.push(Problem::NoEffect {
+            origin: origin.clone(),
+            name: Name::of(key),
+            instead: "of its members, only `_request_timeout` is used",
+        });
     }
 }
 

@@ -10,7 +10,8 @@ use crate::token::{Algorithm, TokenRules};
 pub struct CoreSettings {
     /// How many task instances run at a time, at most.
     pub parallelism: u32,
-    /// Where workers find the Execution API; by default below the address of this server.
+    /// Where workers find the Execution API: what is set, else below `[api] base_url`. `None` where neither is set: below
+    /// the address of this server, where upstream takes `http://localhost:8080`.
     pub execution_api_server_url: Option<String>,
     /// Keys of the database's secrets; empty: nothing is encrypted.
     pub fernet_key: String,
@@ -116,7 +117,7 @@ impl CoreSettings {
     pub fn read(config: &Config) -> Result<Self, Vec<InvalidValue>> {
         read(config, |reader| Self {
             parallelism: reader.at_least(&keys::PARALLELISM, 1, "1 or more"),
-            execution_api_server_url: reader.text(&keys::EXECUTION_API_SERVER_URL),
+            execution_api_server_url: execution_api_server_url(reader),
             fernet_key: reader.text(&keys::FERNET_KEY).unwrap_or_default(),
             max_map_length: reader.at_least(&keys::MAX_MAP_LENGTH, 0, "0 or more"),
         })
@@ -185,6 +186,12 @@ impl TokenSettings {
             validity: reader.seconds(&keys::JWT_EXPIRATION_TIME),
         })
     }
+}
+
+fn execution_api_server_url(reader: &Reader<'_>) -> Option<String> {
+    let below = |base: String| format!("{}/execution/", base.trim_end_matches('/'));
+    let set = reader.text(&keys::EXECUTION_API_SERVER_URL);
+    set.or_else(|| reader.text(&keys::BASE_URL).map(below))
 }
 
 fn algorithm(reader: &mut Reader<'_>) -> Option<Algorithm> {

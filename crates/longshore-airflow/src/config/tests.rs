@@ -313,3 +313,49 @@ fn secrets_are_not_shown() {
         assert!(!shown.contains("hunter2"), "{shown}");
     }
 }
+
+#[test]
+fn the_execution_api_is_below_the_address_of_the_server() {
+    let url = |file: &str| {
+        CoreSettings::read(&config(file, &[]))
+            .unwrap()
+            .execution_api_server_url
+    };
+    let api = "[api]\nbase_url = https://a.example/air/\n";
+    let below = "https://a.example/air/execution/";
+    let set = "[core]\nexecution_api_server_url = http://b/execution/\n";
+    assert_eq!(url(""), None);
+    assert_eq!(url(api).as_deref(), Some(below));
+    assert_eq!(
+        url(&format!("{api}{set}")).as_deref(),
+        Some("http://b/execution/")
+    );
+}
+
+#[test]
+fn arguments_of_the_client_are_checked_and_told_of() {
+    let read = |line: &str| {
+        let config = config(&format!("[kubernetes_executor]\n{line}\n"), &[]);
+        let invalid = KubernetesExecutor::read(&config).err().unwrap_or_default();
+        (invalid.len(), config.problems().len())
+    };
+    for (line, expected) in [
+        (
+            "kube_client_request_args = {\"_request_timeout\": 5}",
+            (0, 0),
+        ),
+        (
+            "kube_client_request_args = {\"_preload_content\": false}",
+            (0, 1),
+        ),
+        (
+            "kube_client_request_args = {\"_request_timeout\": \"5\"}",
+            (1, 0),
+        ),
+        ("kube_client_request_args = 5", (1, 0)),
+        ("api_client_retry_configuration = {\"total\": 3}", (0, 1)),
+        ("api_client_retry_configuration = 3", (1, 1)),
+    ] {
+        assert_eq!(read(line), expected, "{line}");
+    }
+}
