@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use super::{
     routes::Route,
-    schema::{Kind, Life, Schema},
+    schema::{Life, Schema, ValueKind},
     version::ApiVersion,
 };
 
@@ -28,29 +28,29 @@ impl Route {
 }
 
 /// Takes from a value of this kind what the version does not have, and adds what only this version has.
-pub fn to_version(kind: &Kind, value: &mut Value, version: ApiVersion) {
+pub fn to_version(kind: &ValueKind, value: &mut Value, version: ApiVersion) {
     match kind {
-        Kind::Object(schema) => object_to_version(schema, value, version),
-        Kind::Nullable(kind) => to_version(kind, value, version),
-        Kind::List(item) | Kind::SomeOf(item) => {
+        ValueKind::Object(schema) => object_to_version(schema, value, version),
+        ValueKind::Nullable(kind) => to_version(kind, value, version),
+        ValueKind::List(item) | ValueKind::SomeOf(item) => {
             for item_value in value.as_array_mut().into_iter().flatten() {
                 to_version(item, item_value, version);
             }
         }
         // No answer has an object with a schema within these.
-        Kind::Either(..) | Kind::Pair(..) | Kind::ByState(_) => {}
-        Kind::Json
-        | Kind::Text
-        | Kind::TextUpTo(_)
-        | Kind::Integer
-        | Kind::Between(..)
-        | Kind::Number
-        | Kind::Boolean
-        | Kind::Instant
-        | Kind::Duration
-        | Kind::Uuid
-        | Kind::Map
-        | Kind::Words(_) => {}
+        ValueKind::Either(..) | ValueKind::Pair(..) | ValueKind::ByState(_) => {}
+        ValueKind::Json
+        | ValueKind::Text
+        | ValueKind::TextUpTo(_)
+        | ValueKind::Integer
+        | ValueKind::Between(..)
+        | ValueKind::Number
+        | ValueKind::Boolean
+        | ValueKind::Instant
+        | ValueKind::Duration
+        | ValueKind::Uuid
+        | ValueKind::Map
+        | ValueKind::Words(_) => {}
     }
 }
 
@@ -145,7 +145,7 @@ mod tests {
     use super::*;
     use crate::api::schemas;
 
-    fn downgraded(kind: &Kind, mut value: Value, version: ApiVersion) -> Value {
+    fn downgraded(kind: &ValueKind, mut value: Value, version: ApiVersion) -> Value {
         to_version(kind, &mut value, version);
         value
     }
@@ -158,11 +158,11 @@ mod tests {
             (ApiVersion::V2026_04_06, Value::Null),
             (ApiVersion::V2025_11_05, json!("2026-01-01T00:00:00Z")),
         ] {
-            let run = downgraded(&Kind::Object(&schemas::DAG_RUN), run.clone(), version);
+            let run = downgraded(&ValueKind::Object(&schemas::DAG_RUN), run.clone(), version);
             assert_eq!(run["start_date"], expected, "{version}");
         }
         let started = json!({"run_after": "2026-01-01T00:00:00Z", "start_date": "later"});
-        let kind = Kind::Object(&schemas::DAG_RUN);
+        let kind = ValueKind::Object(&schemas::DAG_RUN);
         let run = downgraded(&kind, started.clone(), ApiVersion::V2025_11_05);
         assert_eq!(run, started);
     }
@@ -185,7 +185,7 @@ mod tests {
             "pair": {"__type": "tuple", "__var": ["x", 2]},
         }});
         let context = json!({"next_kwargs": kwargs});
-        let kind = Kind::Object(&schemas::RUN_CONTEXT);
+        let kind = ValueKind::Object(&schemas::RUN_CONTEXT);
         for (version, expected) in [
             (ApiVersion::V2026_06_30, &kwargs),
             (ApiVersion::V2026_04_06, &kwargs),

@@ -81,7 +81,7 @@ impl RawRequest<'_> {
         let body = match &route.body {
             None => Value::Null,
             // Upstream: the value of an XCom may be left out, and is then null.
-            Some(super::schema::Kind::Json) if self.body.is_empty() => Value::Null,
+            Some(super::schema::ValueKind::Json) if self.body.is_empty() => Value::Null,
             Some(_) if self.body.is_empty() => {
                 return Err(single("missing", &["body"], "Field required", Value::Null).into());
             }

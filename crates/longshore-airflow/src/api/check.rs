@@ -6,8 +6,8 @@ use serde_json::{Map, Value, json};
 use uuid::Uuid;
 
 use super::{
-    invalid::{Invalid, Place, ValidationError},
-    schema::{Alternative, Kind, Others, Presence, Schema},
+    invalid::{InvalidRequest, LocPart, ValidationError},
+    schema::{Alternative, Others, Presence, Schema, ValueKind},
     time::{IsoDuration, UtcDateTime},
     version::ApiVersion,
 };
@@ -16,7 +16,11 @@ use super::{
 ///
 /// # Errors
 /// All problems that the body has.
-pub(super) fn check_body(kind: &Kind, body: &Value, version: ApiVersion) -> Result<(), Invalid> {
+pub(super) fn check_body(
+    kind: &ValueKind,
+    body: &Value,
+    version: ApiVersion,
+) -> Result<(), InvalidRequest> {
     check("body", kind, body, version)
 }
 
@@ -28,11 +32,16 @@ pub(super) fn check_query(
     schema: &'static Schema,
     query: &Value,
     version: ApiVersion,
-) -> Result<(), Invalid> {
-    check("query", &Kind::Object(schema), query, version)
+) -> Result<(), InvalidRequest> {
+    check("query", &ValueKind::Object(schema), query, version)
 }
 
-fn check(part: &str, kind: &Kind, value: &Value, version: ApiVersion) -> Result<(), Invalid> {
+fn check(
+    part: &str,
+    kind: &ValueKind,
+    value: &Value,
+    version: ApiVersion,
+) -> Result<(), InvalidRequest> {
     let mut check = Check {
         version,
         loc: vec![part.into()],
@@ -42,15 +51,15 @@ fn check(part: &str, kind: &Kind, value: &Value, version: ApiVersion) -> Result<
     if check.errors.is_empty() {
         Ok(())
     } else {
-        Err(Invalid(check.errors))
+        Err(InvalidRequest(check.errors))
     }
 }
 
 /// A FastAPI error about one part of a request that has no body to look into.
-pub(super) fn single(kind: &str, loc: &[&str], msg: &str, input: Value) -> Invalid {
-    Invalid(vec![ValidationError {
+pub(super) fn single(kind: &str, loc: &[&str], msg: &str, input: Value) -> InvalidRequest {
+    InvalidRequest(vec![ValidationError {
         kind: kind.to_owned(),
-        loc: loc.iter().map(|it| Place::from(*it)).collect(),
+        loc: loc.iter().map(|it| LocPart::from(*it)).collect(),
         msg: msg.to_owned(),
         input,
         ctx: None,
@@ -60,7 +69,7 @@ pub(super) fn single(kind: &str, loc: &[&str], msg: &str, input: Value) -> Inval
 struct Check {
     version: ApiVersion,
     /// Where the value is that is looked at.
-    loc: Vec<Place>,
+    loc: Vec<LocPart>,
     errors: Vec<ValidationError>,
 }
 
@@ -88,36 +97,36 @@ impl Check {
         }
     }
 
-    fn within(&mut self, place: Place, look: impl FnOnce(&mut Self)) {
+    fn within(&mut self, place: LocPart, look: impl FnOnce(&mut Self)) {
         self.loc.push(place);
         look(self);
         self.loc.pop();
     }
 
-    fn value(&mut self, kind: &Kind, value: &Value) {
+    fn value(&mut self, kind: &ValueKind, value: &Value) {
         match kind {
-            Kind::Json => {}
-            Kind::Text => self.expect(value.is_string(), "string", value),
-            Kind::TextUpTo(most) => self.text_up_to(*most, value),
-            Kind::Integer => self.expect(value.is_i64(), "int", value),
-            Kind::Between(least, most) => self.between(*least, *most, value),
-            Kind::Number => self.expect(value.is_number(), "float", value),
-            Kind::Boolean => self.expect(value.is_boolean(), "bool", value),
-            Kind::Instant => self.instant(value),
-            Kind::Duration => {
+            ValueKind::Json => {}
+            ValueKind::Text => self.expect(value.is_string(), "string", value),
+            ValueKind::TextUpTo(most) => self.text_up_to(*most, value),
+            ValueKind::Integer => self.expect(value.is_i64(), "int", value),
+            ValueKind::Between(least, most) => self.between(*least, *most, value),
+            ValueKind::Number => self.expect(value.is_number(), "float", value),
+            ValueKind::Boolean => self.expect(value.is_boolean(), "bool", value),
+            ValueKind::Instant => self.instant(value),
+            ValueKind::Duration => {
                 self.parsed(value, "time_delta", |it| IsoDuration::parse(it).is_some())
             }
-            Kind::Uuid => self.parsed(value, "uuid", |it| Uuid::try_parse(it).is_ok()),
-            Kind::Map => self.expect(value.is_object(), "dict", value),
-            Kind::Words(words) => self.word(words, value),
-            Kind::List(item) => self.list(item, value),
-            Kind::SomeOf(item) => self.some_of(item, value),
-            Kind::Nullable(_) if value.is_null() => {}
-            Kind::Nullable(kind) => self.value(kind, value),
-            Kind::Either(one, other) => self.either(one, other, value),
-            Kind::Pair(first, second) => self.pair(first, second, value),
-            Kind::Object(schema) => self.object(schema, value),
-            Kind::ByState(alternatives) => self.by_state(alternatives, value),
+            ValueKind::Uuid => self.parsed(value, "uuid", |it| Uuid::try_parse(it).is_ok()),
+            ValueKind::Map => self.expect(value.is_object(), "dict", value),
+            ValueKind::Words(words) => self.word(words, value),
+            ValueKind::List(item) => self.list(item, value),
+            ValueKind::SomeOf(item) => self.some_of(item, value),
+            ValueKind::Nullable(_) if value.is_null() => {}
+            ValueKind::Nullable(kind) => self.value(kind, value),
+            ValueKind::Either(one, other) => self.either(one, other, value),
+            ValueKind::Pair(first, second) => self.pair(first, second, value),
+            ValueKind::Object(schema) => self.object(schema, value),
+            ValueKind::ByState(alternatives) => self.by_state(alternatives, value),
         }
     }
 
@@ -161,7 +170,7 @@ impl Check {
         }
     }
 
-    fn some_of(&mut self, item: &Kind, value: &Value) {
+    fn some_of(&mut self, item: &ValueKind, value: &Value) {
         if value.as_array().is_some_and(Vec::is_empty) {
             let msg = "List should have at least 1 item after validation, not 0";
             self.report("too_short", msg, value);
@@ -213,16 +222,16 @@ impl Check {
         }
     }
 
-    fn list(&mut self, item: &Kind, value: &Value) {
+    fn list(&mut self, item: &ValueKind, value: &Value) {
         let Some(items) = value.as_array() else {
             return self.expect(false, "list", value);
         };
         for (at, each) in items.iter().enumerate() {
-            self.within(Place::Item(at), |check| check.value(item, each));
+            self.within(LocPart::Item(at), |check| check.value(item, each));
         }
     }
 
-    fn either(&mut self, one: &Kind, other: &Kind, value: &Value) {
+    fn either(&mut self, one: &ValueKind, other: &ValueKind, value: &Value) {
         let before = self.errors.len();
         self.value(one, value);
         if self.errors.len() == before {
@@ -235,11 +244,11 @@ impl Check {
         }
     }
 
-    fn pair(&mut self, first: &Kind, second: &Kind, value: &Value) {
+    fn pair(&mut self, first: &ValueKind, second: &ValueKind, value: &Value) {
         match value.as_array().map(Vec::as_slice) {
             Some([one, two]) => {
-                self.within(Place::Item(0), |check| check.value(first, one));
-                self.within(Place::Item(1), |check| check.value(second, two));
+                self.within(LocPart::Item(0), |check| check.value(first, one));
+                self.within(LocPart::Item(1), |check| check.value(second, two));
             }
             Some(_) | None => {
                 self.report("tuple_type", "Input should be a valid tuple of two", value);
@@ -301,10 +310,10 @@ fn one_of(words: &[&str]) -> String {
 }
 
 /// The problem of a body that is no JSON.
-pub(super) fn invalid_json(error: &serde_json::Error) -> Invalid {
+pub(super) fn invalid_json(error: &serde_json::Error) -> InvalidRequest {
     let mut invalid = single("json_invalid", &["body"], "JSON decode error", json!({}));
     for problem in &mut invalid.0 {
-        problem.loc.push(Place::Item(error.column()));
+        problem.loc.push(LocPart::Item(error.column()));
         let why = Value::from(error.to_string());
         problem.ctx = Some(Map::from_iter([("error".to_owned(), why)]));
     }

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
 use super::{
-    invalid::{Invalid, Place, ValidationError},
+    invalid::{InvalidRequest, LocPart, ValidationError},
     version::{ApiVersion, HEADER_VERSION},
     words::TaskInstanceState,
 };
@@ -114,13 +114,13 @@ impl ApiError {
     pub fn invalid_version(header: &str) -> Self {
         let error = ValidationError {
             kind: "date_from_datetime_parsing".to_owned(),
-            loc: vec![Place::from("header"), Place::from(HEADER_VERSION)],
+            loc: vec![LocPart::from("header"), LocPart::from(HEADER_VERSION)],
             msg: "Input should be a valid date or datetime, expected a date such as 2026-06-30"
                 .to_owned(),
             input: header.into(),
             ctx: None,
         };
-        Invalid(vec![error]).into()
+        InvalidRequest(vec![error]).into()
     }
 
     /// 404: the client speaks a version that is no longer served.
@@ -346,8 +346,8 @@ impl ApiError {
     }
 }
 
-impl From<Invalid> for ApiError {
-    fn from(invalid: Invalid) -> Self {
+impl From<InvalidRequest> for ApiError {
+    fn from(invalid: InvalidRequest) -> Self {
         Self {
             status: 422,
             detail: Detail::Invalid(invalid.0),

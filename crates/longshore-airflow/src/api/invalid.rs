@@ -7,9 +7,9 @@ use serde_json::{Map, Value};
 
 /// All problems of a request, in the order of its members. It holds at least one.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Invalid(pub(super) Vec<ValidationError>);
+pub struct InvalidRequest(pub(super) Vec<ValidationError>);
 
-impl Invalid {
+impl InvalidRequest {
     /// The problems.
     #[must_use]
     pub fn errors(&self) -> &[ValidationError] {
@@ -24,7 +24,7 @@ pub struct ValidationError {
     #[serde(rename = "type")]
     pub kind: String,
     /// Where: `["body", "pid"]`, `["query", "limit"]`.
-    pub loc: Vec<Place>,
+    pub loc: Vec<LocPart>,
     /// For people.
     pub msg: String,
     /// What was found there. Of a missing member, the object that lacks it.
@@ -47,20 +47,20 @@ impl fmt::Display for ValidationError {
 /// A step of a path into a request.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(untagged)]
-pub enum Place {
+pub enum LocPart {
     /// A part of the request, a member, or the name of an alternative.
     Name(String),
     /// An item of a list, from 0.
     Item(usize),
 }
 
-impl From<&str> for Place {
+impl From<&str> for LocPart {
     fn from(name: &str) -> Self {
         Self::Name(name.to_owned())
     }
 }
 
-impl fmt::Display for Place {
+impl fmt::Display for LocPart {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Name(name) => formatter.write_str(name),

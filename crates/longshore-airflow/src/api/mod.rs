@@ -28,12 +28,12 @@ mod words;
 pub use answer::to_version;
 pub use call::{Matched, RawRequest};
 pub use error::{ApiError, CONTENT_TYPE};
-pub use invalid::{Invalid, Place, ValidationError};
+pub use invalid::{InvalidRequest, LocPart, ValidationError};
 pub use request::{
     Request, RunAddress, StoreRequest, TaskInstanceRequest, XComAddress, XComRequest,
 };
 pub use routes::{Access, Method, ROUTES, Route};
-pub use schema::{Alternative, Kind, Life, Member, Others, Presence, Schema};
+pub use schema::{Alternative, Life, Member, Others, Presence, Schema, ValueKind};
 pub use time::{IsoDuration, UtcDateTime};
 pub use version::{ApiVersion, HEADER_VERSION};
 pub use words::{

@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use super::{
-    schema::{Kind, Schema},
+    schema::{Schema, ValueKind},
     time::UtcDateTime,
     words::{DagRunState, TaskInstanceState},
 };
@@ -20,7 +20,7 @@ pub(super) fn to_object(schema: &Schema, query: &[(String, String)]) -> Value {
             continue;
         }
         let kind = without_null(&member.kind);
-        let value = if let Kind::List(item) = kind {
+        let value = if let ValueKind::List(item) = kind {
             texts.map(|text| scalar(item, text)).collect()
         } else {
             scalar(kind, texts.last().unwrap_or_default())
@@ -30,34 +30,36 @@ pub(super) fn to_object(schema: &Schema, query: &[(String, String)]) -> Value {
     Value::Object(object)
 }
 
-fn without_null(kind: &Kind) -> &Kind {
-    if let Kind::Nullable(kind) = kind {
+fn without_null(kind: &ValueKind) -> &ValueKind {
+    if let ValueKind::Nullable(kind) = kind {
         kind
     } else {
         kind
     }
 }
 
-fn scalar(kind: &Kind, text: &str) -> Value {
+fn scalar(kind: &ValueKind, text: &str) -> Value {
     let read = match kind {
-        Kind::Integer | Kind::Between(..) => text.trim().parse::<i64>().ok().map(Value::from),
-        Kind::Boolean => boolean(text).map(Value::from),
-        Kind::Json
-        | Kind::Text
-        | Kind::TextUpTo(_)
-        | Kind::Number
-        | Kind::Instant
-        | Kind::Duration
-        | Kind::Uuid
-        | Kind::Map
-        | Kind::Words(_)
-        | Kind::List(_)
-        | Kind::SomeOf(_)
-        | Kind::Nullable(_)
-        | Kind::Either(..)
-        | Kind::Pair(..)
-        | Kind::Object(_)
-        | Kind::ByState(_) => None,
+        ValueKind::Integer | ValueKind::Between(..) => {
+            text.trim().parse::<i64>().ok().map(Value::from)
+        }
+        ValueKind::Boolean => boolean(text).map(Value::from),
+        ValueKind::Json
+        | ValueKind::Text
+        | ValueKind::TextUpTo(_)
+        | ValueKind::Number
+        | ValueKind::Instant
+        | ValueKind::Duration
+        | ValueKind::Uuid
+        | ValueKind::Map
+        | ValueKind::Words(_)
+        | ValueKind::List(_)
+        | ValueKind::SomeOf(_)
+        | ValueKind::Nullable(_)
+        | ValueKind::Either(..)
+        | ValueKind::Pair(..)
+        | ValueKind::Object(_)
+        | ValueKind::ByState(_) => None,
     };
     read.unwrap_or_else(|| text.into())
 }

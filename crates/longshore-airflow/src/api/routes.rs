@@ -2,7 +2,7 @@
 
 use super::{
     request::{self, Read},
-    schema::{Kind, Life, Schema},
+    schema::{Life, Schema, ValueKind},
     schemas as s,
     version::ApiVersion,
 };
@@ -84,11 +84,11 @@ pub struct Route {
     /// Its query.
     pub query: &'static Schema,
     /// Its body.
-    pub body: Option<Kind>,
+    pub body: Option<ValueKind>,
     /// The status of success.
     pub status: u16,
     /// The body of success, where it has a schema.
-    pub answer: Option<Kind>,
+    pub answer: Option<ValueKind>,
     /// Reads the checked parts.
     pub(super) read: Read,
 }
@@ -113,7 +113,7 @@ impl Route {
         Self { query, ..self }
     }
 
-    const fn body(self, kind: Kind) -> Self {
+    const fn body(self, kind: ValueKind) -> Self {
         Self {
             body: Some(kind),
             ..self
@@ -124,7 +124,7 @@ impl Route {
         Self { status, ..self }
     }
 
-    const fn answer(self, kind: Kind) -> Self {
+    const fn answer(self, kind: ValueKind) -> Self {
         Self {
             answer: Some(kind),
             ..self
@@ -155,8 +155,8 @@ impl Route {
 
 use Access::{Open, SameTask, SameTaskOrWorkload, Task, TaskOrWorkload};
 use ApiVersion::{V2026_04_06, V2026_06_30};
-use Kind::{Json, List, Map, Nullable, Object, Text};
 use Method::{Delete, Get, Head, Patch, Post, Put};
+use ValueKind::{Json, List, Map, Nullable, Object, Text};
 
 const XCOM: &str = "/xcoms/{dag_id}/{run_id}/{task_id}/{key}";
 
@@ -234,7 +234,7 @@ pub const ROUTES: &[Route] = &[
         request::count_task_instances,
     )
     .query(&s::COUNT_TASK_INSTANCES)
-    .answer(Kind::Integer),
+    .answer(ValueKind::Integer),
     route(Get, "/task-instances/states", Task, request::task_states)
         .query(&s::TASK_STATES)
         .answer(Object(&s::STATES)),
@@ -260,7 +260,7 @@ pub const ROUTES: &[Route] = &[
         Task,
         request::first_reschedule,
     )
-    .answer(Nullable(&Kind::Instant)),
+    .answer(Nullable(&ValueKind::Instant)),
     // Assets.
     route(Get, "/assets/by-name", Task, request::asset)
         .query(&s::BY_NAME)
@@ -314,7 +314,7 @@ pub const ROUTES: &[Route] = &[
         .answer(Object(&s::DAG)),
     route(Get, "/dag-runs/count", Task, request::count_dag_runs)
         .query(&s::COUNT_RUNS)
-        .answer(Kind::Integer),
+        .answer(ValueKind::Integer),
     route(Get, "/dag-runs/previous", Task, request::previous_dag_run)
         .since(V2026_04_06)
         .query(&s::PREVIOUS_RUN)

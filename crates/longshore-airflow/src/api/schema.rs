@@ -7,7 +7,7 @@ use super::version::ApiVersion;
 
 /// The kind of a value.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Kind {
+pub enum ValueKind {
     /// Any JSON.
     Json,
     /// A text.
@@ -33,15 +33,15 @@ pub enum Kind {
     /// One of these texts.
     Words(&'static [&'static str]),
     /// A list.
-    List(&'static Kind),
+    List(&'static ValueKind),
     /// A list of at least one.
-    SomeOf(&'static Kind),
+    SomeOf(&'static ValueKind),
     /// The value, or null.
-    Nullable(&'static Kind),
+    Nullable(&'static ValueKind),
     /// Either of the two.
-    Either(&'static Kind, &'static Kind),
+    Either(&'static ValueKind, &'static ValueKind),
     /// A list of exactly two.
-    Pair(&'static Kind, &'static Kind),
+    Pair(&'static ValueKind, &'static ValueKind),
     /// An object of this schema.
     Object(&'static Schema),
     /// An object of one of these schemas, told apart by its member `state`.
@@ -85,7 +85,7 @@ pub struct Member {
     /// The name.
     pub name: &'static str,
     /// What it holds.
-    pub kind: Kind,
+    pub kind: ValueKind,
     /// Whether a value without it is invalid.
     pub presence: Presence,
     /// In which versions it exists.
@@ -129,7 +129,7 @@ impl Life {
 
 impl Member {
     /// A member that must be there.
-    pub(super) const fn required(name: &'static str, kind: Kind) -> Self {
+    pub(super) const fn required(name: &'static str, kind: ValueKind) -> Self {
         Self {
             name,
             kind,
@@ -139,7 +139,7 @@ impl Member {
     }
 
     /// A member that may be left out.
-    pub(super) const fn optional(name: &'static str, kind: Kind) -> Self {
+    pub(super) const fn optional(name: &'static str, kind: ValueKind) -> Self {
         Self {
             name,
             kind,

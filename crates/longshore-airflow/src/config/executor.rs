@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde_json::{Map, Value};
 
-use super::{Config, InvalidValue, Key, keys};
+use super::{AirflowConfig, InvalidValue, Key, keys};
 
 /// `[kubernetes_executor]`.
 #[derive(Clone, Debug, PartialEq)]
@@ -96,7 +96,7 @@ impl KubernetesExecutor {
     ///
     /// # Errors
     /// All values that stop the start.
-    pub fn read(config: &Config) -> Result<Self, Vec<InvalidValue>> {
+    pub fn read(config: &AirflowConfig) -> Result<Self, Vec<InvalidValue>> {
         let mut reader = Reader {
             config,
             invalid: Vec::new(),
@@ -112,7 +112,7 @@ impl KubernetesExecutor {
 
 /// Reads values, and goes on where one is invalid, so that all are told at once.
 pub(super) struct Reader<'a> {
-    pub(super) config: &'a Config,
+    pub(super) config: &'a AirflowConfig,
     pub(super) invalid: Vec<InvalidValue>,
 }
 

@@ -1,9 +1,9 @@
 //! Airflow's configuration: `airflow.cfg`, and `AIRFLOW__SECTION__KEY` of the environment.
 //!
 //! The order is upstream's: a variable, a variable with `_CMD` or `_SECRET`, the file, `_cmd` or `_secret` in the file,
-//! the default. Commands are not run here, and secrets not fetched: [`Config::pending`] names them, and
-//! [`Config::resolve`] takes what the caller got. What is unknown or of no effect here is a [`Problem`], which says what
-//! happens instead; nothing is dropped in silence.
+//! the default. Commands are not run here, and secrets not fetched: [`AirflowConfig::pending`] names them, and
+//! [`AirflowConfig::resolve`] takes what the caller got. What is unknown or of no effect here is a [`ConfigProblem`],
+//! which says what happens instead; nothing is dropped in silence.
 //!
 //! Source: spec 1; upstream `airflow.configuration`.
 
@@ -21,7 +21,7 @@ use serde_json::Value;
 
 pub use executor::{KubernetesExecutor, Namespaces, RequestTimeout, RetryLimit};
 pub use keys::{KEYS, Key, KeyKind, Support};
-pub use problem::{InvalidValue, Problem};
+pub use problem::{ConfigProblem, InvalidValue};
 pub use settings::{CoreSettings, SchedulerSettings, TokenSettings, WorkerSettings};
 
 /// Where a value comes from.
@@ -73,7 +73,7 @@ pub struct Pending {
     pub origin: Origin,
 }
 
-/// A value, and where it comes from. `Debug` of a [`Config`] does not show values of secret keys.
+/// A value, and where it comes from. `Debug` of a [`AirflowConfig`] does not show values of secret keys.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Setting {
     text: String,
@@ -82,16 +82,16 @@ struct Setting {
 
 /// A configuration.
 #[derive(Clone, Default)]
-pub struct Config {
+pub struct AirflowConfig {
     settings: BTreeMap<Name, Setting>,
     pending: BTreeMap<Name, Pending>,
-    problems: Vec<Problem>,
+    problems: Vec<ConfigProblem>,
 }
 
-impl std::fmt::Debug for Config {
+impl std::fmt::Debug for AirflowConfig {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let names: Vec<&Name> = self.settings.keys().collect();
-        let mut shown = formatter.debug_struct("Config");
+        let mut shown = formatter.debug_struct("AirflowConfig");
         shown.field("settings", &names);
         shown
             .field("problems", &self.problems)
@@ -99,7 +99,7 @@ impl std::fmt::Debug for Config {
     }
 }
 
-impl Config {
+impl AirflowConfig {
     /// Reads a file and an environment. Either may be empty.
     #[must_use]
     pub fn read(file: &str, environment: &BTreeMap<String, String>) -> Self {
@@ -112,7 +112,7 @@ impl Config {
 
     /// What is unknown, has no effect, or cannot be read.
     #[must_use]
-    pub fn problems(&self) -> &[Problem] {
+    pub fn problems(&self) -> &[ConfigProblem] {
         &self.problems
     }
 

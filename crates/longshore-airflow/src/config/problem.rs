@@ -6,7 +6,7 @@ use super::{Name, Origin};
 
 /// Something in a configuration that does not do what it says. None of them stops the start.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Problem {
+pub enum ConfigProblem {
     /// The section is known, the key is not.
     #[error("{origin}: Longshore knows no key {name}, so it has no effect{}", hint(.suggestion))]
     UnknownKey {

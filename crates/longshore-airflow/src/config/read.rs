@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::{
-    Config, Fetch, KEYS, Key, Name, Origin, Pending, Problem, Setting, Support,
+    AirflowConfig, ConfigProblem, Fetch, KEYS, Key, Name, Origin, Pending, Setting, Support,
     environment::{self, Variable},
     file::{self, Entry},
     keys,
@@ -44,7 +44,11 @@ fn find(section: &str, name: &str) -> Found {
 }
 
 /// Reads the file. A later line wins over an earlier one, and a key over one that is fetched.
-pub(super) fn from_file(config: &mut Config, file: &str, environment: &BTreeMap<String, String>) {
+pub(super) fn from_file(
+    config: &mut AirflowConfig,
+    file: &str,
+    environment: &BTreeMap<String, String>,
+) {
     let mut unknown = BTreeSet::new();
     for entry in file::parse(file) {
         match entry {
@@ -60,7 +64,7 @@ pub(super) fn from_file(config: &mut Config, file: &str, environment: &BTreeMap<
                 let value = expanded(&value, environment);
                 set(config, &mut unknown, name, value, origin);
             }
-            Entry::Unreadable { line, text } => config.problems.push(Problem::Unreadable {
+            Entry::Unreadable { line, text } => config.problems.push(ConfigProblem::Unreadable {
                 origin: Origin::Line(line),
                 text,
             }),
@@ -69,16 +73,16 @@ pub(super) fn from_file(config: &mut Config, file: &str, environment: &BTreeMap<
 }
 
 /// Reads the environment. A variable wins over the file, one that is fetched too.
-pub(super) fn from_environment(config: &mut Config, environment: &BTreeMap<String, String>) {
-    let mut of_environment = Config::default();
+pub(super) fn from_environment(config: &mut AirflowConfig, environment: &BTreeMap<String, String>) {
+    let mut of_environment = AirflowConfig::default();
     let mut unknown = BTreeSet::new();
     for (variable, value) in environment {
         let origin = Origin::Variable(variable.clone());
         let problems = &mut of_environment.problems;
         match environment::parse(variable) {
             Variable::Foreign => {}
-            Variable::Unnamed => problems.push(Problem::Unnamed { origin }),
-            Variable::Team { team, .. } => problems.push(Problem::Team { origin, team }),
+            Variable::Unnamed => problems.push(ConfigProblem::Unnamed { origin }),
+            Variable::Team { team, .. } => problems.push(ConfigProblem::Team { origin, team }),
             Variable::Setting { section, key } => {
                 let value = expanded(value, environment);
                 let name = Name { section, key };
@@ -86,7 +90,7 @@ pub(super) fn from_environment(config: &mut Config, environment: &BTreeMap<Strin
             }
         }
     }
-    let Config {
+    let AirflowConfig {
         settings,
         pending,
         problems,
@@ -103,7 +107,7 @@ pub(super) fn from_environment(config: &mut Config, environment: &BTreeMap<Strin
 }
 
 fn set(
-    config: &mut Config,
+    config: &mut AirflowConfig,
     unknown: &mut BTreeSet<String>,
     name: Name,
     text: String,
@@ -131,13 +135,15 @@ fn set(
         }
         Found::NotSecret(key) => {
             let name = Name::of(key);
-            config.problems.push(Problem::NotFetched { origin, name });
+            config
+                .problems
+                .push(ConfigProblem::NotFetched { origin, name });
         }
         Found::UnknownKey => {
             let of_section = KEYS.iter().filter(|key| key.section() == name.section);
             let suggestion = closest(&name.key, of_section.map(|key| key.name));
             let suggestion = suggestion.map(str::to_owned);
-            config.problems.push(Problem::UnknownKey {
+            config.problems.push(ConfigProblem::UnknownKey {
                 origin,
                 name,
                 suggestion,
@@ -147,7 +153,7 @@ fn set(
             if unknown.insert(name.section.clone()) {
                 let sections = KEYS.iter().map(Key::section);
                 let suggestion = closest(&name.section, sections).map(str::to_owned);
-                config.problems.push(Problem::UnknownSection {
+                config.problems.push(ConfigProblem::UnknownSection {
                     origin,
                     section: name.section,
                     suggestion,
@@ -158,7 +164,7 @@ fn set(
 }
 
 /// Tells of each key that is set and has no effect, unless it is set to its default.
-pub(super) fn tell_ignored(config: &mut Config) {
+pub(super) fn tell_ignored(config: &mut AirflowConfig) {
     tell_ignored_arguments(config);
     for key in KEYS {
         let Support::Instead(instead) = key.support else {
@@ -168,7 +174,7 @@ pub(super) fn tell_ignored(config: &mut Config) {
         if let Some(Setting { text, origin }) = config.settings.get(&name)
             && !text.trim().eq_ignore_ascii_case(key.default)
         {
-            config.problems.push(Problem::NoEffect {
+            config.problems.push(ConfigProblem::NoEffect {
                 origin: origin.clone(),
                 name,
                 instead,
@@ -178,14 +184,14 @@ pub(super) fn tell_ignored(config: &mut Config) {
 }
 
 /// Of the arguments of requests, one has an effect.
-fn tell_ignored_arguments(config: &mut Config) {
+fn tell_ignored_arguments(config: &mut AirflowConfig) {
     let key = &keys::KUBE_CLIENT_REQUEST_ARGS;
     let Ok(arguments) = config.object(key) else {
         return;
     };
     if arguments.keys().any(|it| it != "_request_timeout") {
         let (_, origin) = config.text(key);
-        config.problems.push(Problem::NoEffect {
+        config.problems.push(ConfigProblem::NoEffect {
             origin: origin.clone(),
             name: Name::of(key),
             instead: "of its members, only `_request_timeout` is used",
@@ -194,9 +200,9 @@ fn tell_ignored_arguments(config: &mut Config) {
 }
 
 /// `%%` is a percent sign in the file, as `configparser` has it.
-fn interpolated(config: &mut Config, name: &Name, origin: &Origin, value: &str) -> String {
+fn interpolated(config: &mut AirflowConfig, name: &Name, origin: &Origin, value: &str) -> String {
     if value.replace("%%", "").contains("%(") {
-        config.problems.push(Problem::Reference {
+        config.problems.push(ConfigProblem::Reference {
             origin: origin.clone(),
             name: name.clone(),
         });

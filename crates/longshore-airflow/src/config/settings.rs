@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::{Config, InvalidValue, executor::Reader, keys};
+use super::{AirflowConfig, InvalidValue, executor::Reader, keys};
 use crate::token::{Algorithm, TokenRules};
 
 /// `[core]`, as far as it is read here.
@@ -94,7 +94,7 @@ impl std::fmt::Debug for TokenSettings {
 
 /// Reads a section; all values that stop the start are told at once.
 fn read<T>(
-    config: &Config,
+    config: &AirflowConfig,
     section: impl FnOnce(&mut Reader<'_>) -> T,
 ) -> Result<T, Vec<InvalidValue>> {
     let mut reader = Reader {
@@ -114,7 +114,7 @@ impl CoreSettings {
     ///
     /// # Errors
     /// All values that stop the start.
-    pub fn read(config: &Config) -> Result<Self, Vec<InvalidValue>> {
+    pub fn read(config: &AirflowConfig) -> Result<Self, Vec<InvalidValue>> {
         read(config, |reader| Self {
             parallelism: reader.at_least(&keys::PARALLELISM, 1, "1 or more"),
             execution_api_server_url: execution_api_server_url(reader),
@@ -129,7 +129,7 @@ impl SchedulerSettings {
     ///
     /// # Errors
     /// All values that stop the start.
-    pub fn read(config: &Config) -> Result<Self, Vec<InvalidValue>> {
+    pub fn read(config: &AirflowConfig) -> Result<Self, Vec<InvalidValue>> {
         read(config, |reader| Self {
             task_queued_timeout: reader.seconds(&keys::TASK_QUEUED_TIMEOUT),
             task_queued_timeout_check_interval: reader.seconds(&keys::TASK_QUEUED_TIMEOUT_CHECK),
@@ -152,7 +152,7 @@ impl WorkerSettings {
     ///
     /// # Errors
     /// All values that stop the start.
-    pub fn read(config: &Config) -> Result<Self, Vec<InvalidValue>> {
+    pub fn read(config: &AirflowConfig) -> Result<Self, Vec<InvalidValue>> {
         let count = "0 or more";
         read(config, |reader| Self {
             min_heartbeat_interval: reader.seconds(&keys::MIN_HEARTBEAT_INTERVAL),
@@ -172,7 +172,7 @@ impl TokenSettings {
     ///
     /// # Errors
     /// All values that stop the start.
-    pub fn read(config: &Config) -> Result<Self, Vec<InvalidValue>> {
+    pub fn read(config: &AirflowConfig) -> Result<Self, Vec<InvalidValue>> {
         read(config, |reader| Self {
             secret: reader.text(&keys::JWT_SECRET).unwrap_or_default(),
             private_key_path: reader.text(&keys::JWT_PRIVATE_KEY_PATH),

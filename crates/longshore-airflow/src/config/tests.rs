@@ -10,11 +10,11 @@ fn environment(variables: &[(&str, &str)]) -> BTreeMap<String, String> {
     variables.iter().map(owned).collect()
 }
 
-fn config(file: &str, variables: &[(&str, &str)]) -> Config {
-    Config::read(file, &environment(variables))
+fn config(file: &str, variables: &[(&str, &str)]) -> AirflowConfig {
+    AirflowConfig::read(file, &environment(variables))
 }
 
-fn problems(config: &Config) -> Vec<String> {
+fn problems(config: &AirflowConfig) -> Vec<String> {
     config.problems().iter().map(ToString::to_string).collect()
 }
 

@@ -16,7 +16,7 @@ pub struct Claims {
     pub sub: Uuid,
     /// What it permits.
     #[serde(default)]
-    pub scope: Scope,
+    pub scope: TokenScope,
     /// The token's own id.
     #[serde(default)]
     pub jti: String,
@@ -39,7 +39,7 @@ pub struct Claims {
     Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
 )]
 #[serde(rename_all = "snake_case")]
-pub enum Scope {
+pub enum TokenScope {
     /// To begin the task.
     Workload,
     /// All that a running task may do.
@@ -47,7 +47,7 @@ pub enum Scope {
     Execution,
 }
 
-impl Scope {
+impl TokenScope {
     /// The word.
     #[must_use]
     pub fn as_str(self) -> &'static str {
@@ -58,7 +58,7 @@ impl Scope {
     }
 }
 
-impl fmt::Display for Scope {
+impl fmt::Display for TokenScope {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.write_str(self.as_str())
     }

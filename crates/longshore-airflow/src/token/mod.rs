@@ -19,7 +19,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::json;
 use uuid::Uuid;
 
-pub use claims::{Claims, Scope};
+pub use claims::{Claims, TokenScope};
 pub use key::{Algorithm, KeyError, SigningKey};
 
 use crate::api::{Access, ApiError};
@@ -111,7 +111,7 @@ pub enum TokenError {
     },
     /// A token of this scope is not accepted here.
     #[error("a token of scope {0} is not accepted here")]
-    Scope(Scope),
+    TokenScope(TokenScope),
     /// It is the token of another task instance, perhaps of an earlier try of the same task.
     #[error("the token is that of task instance {found}")]
     OtherTaskInstance {
@@ -124,8 +124,8 @@ impl From<TokenError> for ApiError {
     fn from(error: TokenError) -> Self {
         match &error {
             TokenError::Missing => Self::missing_token(),
-            TokenError::Scope(scope) => {
-                Self::scope_not_allowed(scope.as_str(), &[Scope::Execution.as_str()])
+            TokenError::TokenScope(scope) => {
+                Self::scope_not_allowed(scope.as_str(), &[TokenScope::Execution.as_str()])
             }
             TokenError::OtherTaskInstance { .. } => Self::other_task_instance(),
             TokenError::Malformed
@@ -192,7 +192,7 @@ impl Tokens {
     pub fn issue(
         &self,
         task_instance: Uuid,
-        scope: Scope,
+        scope: TokenScope,
         validity: Duration,
         now: Timestamp,
         id: [u8; 16],
@@ -276,8 +276,8 @@ impl Claims {
             Access::SameTask => (false, true),
             Access::SameTaskOrWorkload => (true, true),
         };
-        if self.scope == Scope::Workload && !accepts_workload {
-            return Err(TokenError::Scope(self.scope));
+        if self.scope == TokenScope::Workload && !accepts_workload {
+            return Err(TokenError::TokenScope(self.scope));
         }
         if needs_own && !is_own {
             return Err(TokenError::OtherTaskInstance { found: self.sub });
@@ -293,7 +293,7 @@ impl Claims {
             .unwrap_or(i64::MAX)
             .max(30);
         let left = self.exp.saturating_sub(now.as_second());
-        self.scope == Scope::Execution && left <= limit
+        self.scope == TokenScope::Execution && left <= limit
     }
 }
 

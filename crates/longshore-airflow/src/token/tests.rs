@@ -19,7 +19,7 @@ fn tokens(rules: TokenRules) -> Tokens {
     Tokens::new(SigningKey::secret(SECRET, None).unwrap(), rules)
 }
 
-fn issued(tokens: &Tokens, scope: Scope) -> String {
+fn issued(tokens: &Tokens, scope: TokenScope) -> String {
     tokens
         .issue(task(), scope, DEFAULT_VALIDITY, at(NOW), ID)
         .unwrap()
@@ -39,7 +39,7 @@ fn the_token_of_a_workload_says_what_that_of_upstream_says() {
         "../../testdata/execution-api/workload-token-decoded.json"
     ))
     .unwrap();
-    let token = issued(&tokens(TokenRules::default()), Scope::Workload);
+    let token = issued(&tokens(TokenRules::default()), TokenScope::Workload);
     let (header, mut claims) = parts(&token);
     assert_eq!(header, recorded["header"]);
     assert_eq!(claims["jti"], "d5d5d5d5d5d5d5d5d5d5d5d5d5d5d5d5");
@@ -70,7 +70,7 @@ fn tokens_that_others_signed_are_verified() {
         let tokens = Tokens::new(key, TokenRules::default());
         let token = vector["token"].as_str().unwrap();
         let claims = tokens.verify(token, at(NOW)).unwrap();
-        assert_eq!((claims.sub, claims.scope), (task(), Scope::Workload));
+        assert_eq!((claims.sub, claims.scope), (task(), TokenScope::Workload));
         // A changed signature, and a changed claim.
         let (signed, signature) = token.rsplit_once('.').unwrap();
         let (header, payload) = signed.split_once('.').unwrap();
@@ -86,10 +86,10 @@ fn tokens_that_others_signed_are_verified() {
         let forged = format!("{header}.{payload}.{signature}");
         assert_eq!(tokens.verify(&forged, at(NOW)), Err(TokenError::Forged));
         // And what such a key signs, it verifies.
-        let own = issued(&tokens, Scope::Execution);
+        let own = issued(&tokens, TokenScope::Execution);
         assert_eq!(
             tokens.verify(&own, at(NOW)).unwrap().scope,
-            Scope::Execution
+            TokenScope::Execution
         );
     }
 }
@@ -97,7 +97,7 @@ fn tokens_that_others_signed_are_verified() {
 #[test]
 fn a_token_is_good_for_its_time_and_the_leeway() {
     let tokens = tokens(TokenRules::default());
-    let token = issued(&tokens, Scope::Execution);
+    let token = issued(&tokens, TokenScope::Execution);
     for (second, expected) in [
         (NOW - 11, Err(TokenError::NotYetValid { from: at(NOW) })),
         (NOW - 10, Ok(())),
@@ -138,7 +138,7 @@ fn a_token_is_for_its_audience_and_from_its_issuer() {
             Err(issuer("i")),
         ),
     ] {
-        let token = issued(&tokens(written.clone()), Scope::Execution);
+        let token = issued(&tokens(written.clone()), TokenScope::Execution);
         let read = tokens(read.clone()).verify(&token, at(NOW)).map(|_| ());
         assert_eq!(read, expected, "{written:?}");
     }
@@ -155,7 +155,7 @@ fn signed(tokens: &Tokens, header: &Value, claims: &Value) -> String {
 #[test]
 fn claims_are_required_and_the_scope_has_a_default() {
     let tokens = tokens(TokenRules::default());
-    let (header, claims) = parts(&issued(&tokens, Scope::Workload));
+    let (header, claims) = parts(&issued(&tokens, TokenScope::Workload));
     for name in ["sub", "aud", "exp", "iat", "nbf"] {
         let mut without = claims.clone();
         without.as_object_mut().unwrap().remove(name);
@@ -169,7 +169,7 @@ fn claims_are_required_and_the_scope_has_a_default() {
     let read = tokens
         .verify(&signed(&tokens, &header, &old), at(NOW))
         .unwrap();
-    assert_eq!(read.scope, Scope::Execution);
+    assert_eq!(read.scope, TokenScope::Execution);
     for (name, wrong) in [
         ("sub", json!("me")),
         ("scope", json!("admin")),
@@ -185,7 +185,7 @@ fn claims_are_required_and_the_scope_has_a_default() {
 #[test]
 fn a_token_without_a_signature_is_refused() {
     let tokens = tokens(TokenRules::default());
-    let (_, claims) = parts(&issued(&tokens, Scope::Execution));
+    let (_, claims) = parts(&issued(&tokens, TokenScope::Execution));
     for alg in ["none", "HS256", "RS512"] {
         let token = signed(&tokens, &json!({"alg": alg}), &claims);
         let refused = tokens.verify(&token, at(NOW));
@@ -211,10 +211,10 @@ fn a_token_without_a_signature_is_refused() {
 fn a_token_permits_what_its_scope_and_its_task_instance_allow() {
     let tokens = tokens(TokenRules::default());
     let claims = |scope| tokens.verify(&issued(&tokens, scope), at(NOW)).unwrap();
-    let (workload, execution) = (claims(Scope::Workload), claims(Scope::Execution));
+    let (workload, execution) = (claims(TokenScope::Workload), claims(TokenScope::Execution));
     let (own, older_try) = (Some(task()), Some(Uuid::nil()));
     let other = Err(TokenError::OtherTaskInstance { found: task() });
-    let scope = Err(TokenError::Scope(Scope::Workload));
+    let scope = Err(TokenError::TokenScope(TokenScope::Workload));
     for (access, path, of_workload, of_execution) in [
         (Access::Open, None, Ok(()), Ok(())),
         (Access::Task, None, scope.clone(), Ok(())),
@@ -239,7 +239,7 @@ fn a_token_permits_what_its_scope_and_its_task_instance_allow() {
 fn a_token_is_refreshed_before_it_ends() {
     let tokens = tokens(TokenRules::default());
     let claims = tokens
-        .verify(&issued(&tokens, Scope::Execution), at(NOW))
+        .verify(&issued(&tokens, TokenScope::Execution), at(NOW))
         .unwrap();
     for (validity, second, expected) in [
         (600, NOW + 479, false),
@@ -252,7 +252,7 @@ fn a_token_is_refreshed_before_it_ends() {
         assert_eq!(claims.is_due(validity, at(second)), expected, "{second}");
     }
     let workload = tokens
-        .verify(&issued(&tokens, Scope::Workload), at(NOW))
+        .verify(&issued(&tokens, TokenScope::Workload), at(NOW))
         .unwrap();
     assert!(!workload.is_due(DEFAULT_VALIDITY, at(NOW + 599)));
     let next = tokens
@@ -286,7 +286,7 @@ fn refusals_have_the_statuses_of_upstream() {
             "Token subject does not match task instance ID",
         ),
         (
-            TokenError::Scope(Scope::Workload),
+            TokenError::TokenScope(TokenScope::Workload),
             403,
             "Token type 'workload' not allowed for this endpoint. Allowed types: execution",
         ),

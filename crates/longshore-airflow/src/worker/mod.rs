@@ -10,5 +10,5 @@ pub mod pod_merge;
 mod workload;
 
 pub use executor_config::{ExecutorConfig, ExecutorConfigError, INVALID_EXECUTOR_CONFIG};
-pub use pod::{PodIdentity, WorkerPod, logical_date_label};
+pub use pod::{WorkerIdentity, WorkerPod, logical_date_label};
 pub use workload::{BundleInfo, ExecuteTask, ExecuteTaskType, WorkloadTask, log_path};

@@ -13,7 +13,7 @@ use super::{
 
 /// Which launch of which try a pod is for.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct PodIdentity<'a> {
+pub struct WorkerIdentity<'a> {
     /// The DAG.
     pub dag_id: &'a str,
     /// The run.
@@ -36,7 +36,7 @@ pub struct PodIdentity<'a> {
 #[derive(Clone, Debug, PartialEq)]
 pub struct WorkerPod<'a> {
     /// What it is for.
-    pub identity: PodIdentity<'a>,
+    pub identity: WorkerIdentity<'a>,
     /// The command line: see [`super::ExecuteTask::args`].
     pub args: &'a [String],
     /// The base pod: the file of the task's `executor_config`, else of `[kubernetes_executor] pod_template_file`. A
@@ -52,7 +52,7 @@ pub struct WorkerPod<'a> {
     pub pod_override: Option<&'a Value>,
 }
 
-impl PodIdentity<'_> {
+impl WorkerIdentity<'_> {
     /// The pod's name, which follows from the launch: a repeated creation meets its own pod.
     #[must_use]
     pub fn name(&self) -> String {
@@ -187,8 +187,8 @@ mod tests {
         value[name].as_str().unwrap()
     }
 
-    fn identity(inputs: &Value) -> PodIdentity<'_> {
-        PodIdentity {
+    fn identity(inputs: &Value) -> WorkerIdentity<'_> {
+        WorkerIdentity {
             dag_id: text(inputs, "dag_id"),
             run_id: text(inputs, "run_id"),
             task_id: text(inputs, "task_id"),
@@ -306,7 +306,7 @@ mod tests {
         let live = include_str!("../../testdata/executor/worker-pod-live.json");
         let live: Value = serde_json::from_str(live).unwrap();
         let annotations = &live["metadata"]["annotations"];
-        let identity = PodIdentity {
+        let identity = WorkerIdentity {
             dag_id: text(annotations, "dag_id"),
             run_id: text(annotations, "run_id"),
             task_id: text(annotations, "task_id"),

@@ -7,9 +7,9 @@ use crate::api::version::ApiVersion;
 pub const ASSET: Schema = lenient(
     "AssetResponse",
     &[
-        required("name", Kind::Text),
-        required("uri", Kind::Text),
-        required("group", Kind::Text),
+        required("name", ValueKind::Text),
+        required("uri", ValueKind::Text),
+        required("group", ValueKind::Text),
         optional("extra", MAP_OR_NULL),
     ],
 );
@@ -20,7 +20,7 @@ pub const ASSET_PROFILE: Schema = strict(
     &[
         optional("name", TEXT_OR_NULL),
         optional("uri", TEXT_OR_NULL),
-        required("type", Kind::Text),
+        required("type", ValueKind::Text),
     ],
 );
 
@@ -29,7 +29,7 @@ pub const INACTIVE_ASSETS: Schema = lenient(
     "InactiveAssetsResponse",
     &[optional(
         "inactive_assets",
-        Kind::List(&Kind::Object(&ASSET_PROFILE)),
+        ValueKind::List(&ValueKind::Object(&ASSET_PROFILE)),
     )],
 );
 
@@ -38,7 +38,7 @@ pub const ASSETS_EVENTS: Schema = lenient(
     "AssetEventsResponse",
     &[required(
         "asset_events",
-        Kind::List(&Kind::Object(&ASSET_EVENT)),
+        ValueKind::List(&ValueKind::Object(&ASSET_EVENT)),
     )],
 );
 
@@ -46,13 +46,13 @@ pub const ASSETS_EVENTS: Schema = lenient(
 pub const ASSET_EVENT: Schema = lenient(
     "AssetEventResponse",
     &[
-        required("id", Kind::Integer),
-        required("timestamp", Kind::Instant),
+        required("id", ValueKind::Integer),
+        required("timestamp", ValueKind::Instant),
         optional("extra", MAP_OR_NULL),
-        required("asset", Kind::Object(&ASSET)),
+        required("asset", ValueKind::Object(&ASSET)),
         required(
             "created_dagruns",
-            Kind::List(&Kind::Object(&DAG_RUN_OF_EVENT)),
+            ValueKind::List(&ValueKind::Object(&DAG_RUN_OF_EVENT)),
         ),
         optional("source_task_id", TEXT_OR_NULL),
         optional("source_dag_id", TEXT_OR_NULL),
@@ -66,12 +66,12 @@ pub const ASSET_EVENT: Schema = lenient(
 pub const DAG_RUN_OF_EVENT: Schema = strict(
     "DagRunAssetReference",
     &[
-        required("run_id", Kind::Text),
-        required("dag_id", Kind::Text),
+        required("run_id", ValueKind::Text),
+        required("dag_id", ValueKind::Text),
         required("logical_date", INSTANT_OR_NULL),
-        required("start_date", Kind::Instant),
+        required("start_date", ValueKind::Instant),
         required("end_date", INSTANT_OR_NULL),
-        required("state", Kind::Text),
+        required("state", ValueKind::Text),
         required("data_interval_start", INSTANT_OR_NULL),
         required("data_interval_end", INSTANT_OR_NULL),
         required("partition_key", TEXT_OR_NULL).with(Life::Since(ApiVersion::V2026_04_06)),

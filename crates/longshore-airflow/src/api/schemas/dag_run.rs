@@ -10,23 +10,23 @@ use crate::api::{
 pub const DAG_RUN: Schema = strict(
     "DagRun",
     &[
-        required("dag_id", Kind::Text),
-        required("run_id", Kind::Text),
+        required("dag_id", ValueKind::Text),
+        required("run_id", ValueKind::Text),
         required("logical_date", INSTANT_OR_NULL),
         required("data_interval_start", INSTANT_OR_NULL),
         required("data_interval_end", INSTANT_OR_NULL),
-        required("run_after", Kind::Instant),
+        required("run_after", ValueKind::Instant),
         required("start_date", INSTANT_OR_NULL)
             .with(Life::NotNullBefore(ApiVersion::V2026_04_06, "run_after")),
         required("end_date", INSTANT_OR_NULL),
-        optional("clear_number", Kind::Integer),
-        required("run_type", Kind::Words(DagRunType::WORDS)),
-        required("state", Kind::Words(DagRunState::WORDS)),
+        optional("clear_number", ValueKind::Integer),
+        required("run_type", ValueKind::Words(DagRunType::WORDS)),
+        required("state", ValueKind::Words(DagRunState::WORDS)),
         optional("conf", MAP_OR_NULL),
         optional("triggering_user_name", TEXT_OR_NULL),
         required(
             "consumed_asset_events",
-            Kind::List(&Kind::Object(&ASSET_EVENT_REFERENCE)),
+            ValueKind::List(&ValueKind::Object(&ASSET_EVENT_REFERENCE)),
         ),
         required("partition_key", TEXT_OR_NULL).with(Life::Since(ApiVersion::V2026_04_06)),
         optional("partition_date", INSTANT_OR_NULL).with(Life::Since(ApiVersion::V2026_06_30)),
@@ -39,17 +39,17 @@ pub const DAG_RUN: Schema = strict(
 pub const ASSET_EVENT_REFERENCE: Schema = strict(
     "AssetEventDagRunReference",
     &[
-        required("asset", Kind::Object(&ASSET_REFERENCE)),
-        required("extra", Kind::Map),
+        required("asset", ValueKind::Object(&ASSET_REFERENCE)),
+        required("extra", ValueKind::Map),
         required("source_task_id", TEXT_OR_NULL),
         required("source_dag_id", TEXT_OR_NULL),
         required("source_run_id", TEXT_OR_NULL),
         required("source_map_index", INTEGER_OR_NULL),
         required(
             "source_aliases",
-            Kind::List(&Kind::Object(&ASSET_ALIAS_REFERENCE)),
+            ValueKind::List(&ValueKind::Object(&ASSET_ALIAS_REFERENCE)),
         ),
-        required("timestamp", Kind::Instant),
+        required("timestamp", ValueKind::Instant),
         optional("partition_key", TEXT_OR_NULL).with(Life::Since(ApiVersion::V2026_06_30)),
     ],
 );
@@ -58,16 +58,16 @@ pub const ASSET_EVENT_REFERENCE: Schema = strict(
 pub const ASSET_REFERENCE: Schema = strict(
     "AssetReferenceAssetEventDagRun",
     &[
-        required("name", Kind::Text),
-        required("uri", Kind::Text),
-        required("extra", Kind::Map),
+        required("name", ValueKind::Text),
+        required("uri", ValueKind::Text),
+        required("extra", ValueKind::Map),
     ],
 );
 
 /// The alias of such an event.
 pub const ASSET_ALIAS_REFERENCE: Schema = strict(
     "AssetAliasReferenceAssetEventDagRun",
-    &[required("name", Kind::Text)],
+    &[required("name", ValueKind::Text)],
 );
 
 /// Makes a run.
@@ -76,8 +76,8 @@ pub const TRIGGER: Schema = strict(
     &[
         optional("logical_date", INSTANT_OR_NULL),
         optional("run_after", INSTANT_OR_NULL),
-        optional("conf", Kind::Map),
-        optional("reset_dag_run", Kind::Boolean),
+        optional("conf", ValueKind::Map),
+        optional("reset_dag_run", ValueKind::Boolean),
         optional("partition_key", TEXT_OR_NULL),
         optional("note", TEXT_OR_NULL),
     ],
@@ -86,15 +86,15 @@ pub const TRIGGER: Schema = strict(
 /// Answer of `/dag-runs/…/state`.
 pub const DAG_RUN_STATE: Schema = lenient(
     "DagRunStateResponse",
-    &[required("state", Kind::Words(DagRunState::WORDS))],
+    &[required("state", ValueKind::Words(DagRunState::WORDS))],
 );
 
 /// Answer of `/dags/…`.
 pub const DAG: Schema = lenient(
     "DagResponse",
     &[
-        required("dag_id", Kind::Text),
-        required("is_paused", Kind::Boolean),
+        required("dag_id", ValueKind::Text),
+        required("is_paused", ValueKind::Boolean),
         required("bundle_name", TEXT_OR_NULL),
         required("bundle_version", TEXT_OR_NULL),
         required("relative_fileloc", TEXT_OR_NULL),

@@ -1,6 +1,6 @@
 //! The schemas of all bodies and queries, by upstream's names.
 
-use super::schema::{Kind, Life, Member, Others, Schema};
+use super::schema::{Life, Member, Others, Schema, ValueKind};
 
 mod asset;
 mod dag_run;
@@ -27,11 +27,11 @@ pub use task_instance::{
     TARGET, TERMINAL,
 };
 
-const fn required(name: &'static str, kind: Kind) -> Member {
+const fn required(name: &'static str, kind: ValueKind) -> Member {
     Member::required(name, kind)
 }
 
-const fn optional(name: &'static str, kind: Kind) -> Member {
+const fn optional(name: &'static str, kind: ValueKind) -> Member {
     Member::optional(name, kind)
 }
 
@@ -53,12 +53,12 @@ const fn lenient(name: &'static str, members: &'static [Member]) -> Schema {
     }
 }
 
-const TEXT_OR_NULL: Kind = Kind::Nullable(&Kind::Text);
-const INTEGER_OR_NULL: Kind = Kind::Nullable(&Kind::Integer);
-const INSTANT_OR_NULL: Kind = Kind::Nullable(&Kind::Instant);
-const MAP_OR_NULL: Kind = Kind::Nullable(&Kind::Map);
-const TEXTS: Kind = Kind::List(&Kind::Text);
-const TEXTS_OR_NULL: Kind = Kind::Nullable(&TEXTS);
+const TEXT_OR_NULL: ValueKind = ValueKind::Nullable(&ValueKind::Text);
+const INTEGER_OR_NULL: ValueKind = ValueKind::Nullable(&ValueKind::Integer);
+const INSTANT_OR_NULL: ValueKind = ValueKind::Nullable(&ValueKind::Instant);
+const MAP_OR_NULL: ValueKind = ValueKind::Nullable(&ValueKind::Map);
+const TEXTS: ValueKind = ValueKind::List(&ValueKind::Text);
+const TEXTS_OR_NULL: ValueKind = ValueKind::Nullable(&TEXTS);
 
 /// Every schema that upstream's OpenAPI documents name.
 pub const ALL: &[&Schema] = &[

@@ -7,24 +7,30 @@ use crate::api::words::{DagRunState, TaskInstanceState};
 pub const NO_QUERY: Schema = lenient("", &[]);
 
 /// `GET /assets/by-name`.
-pub const BY_NAME: Schema = lenient("by-name", &[required("name", Kind::Text)]);
+pub const BY_NAME: Schema = lenient("by-name", &[required("name", ValueKind::Text)]);
 
 /// `GET /assets/by-uri`.
-pub const BY_URI: Schema = lenient("by-uri", &[required("uri", Kind::Text)]);
+pub const BY_URI: Schema = lenient("by-uri", &[required("uri", ValueKind::Text)]);
 
 /// `GET /assets/by-alias`.
-pub const BY_ALIAS: Schema = lenient("by-alias", &[required("alias_name", Kind::Text)]);
+pub const BY_ALIAS: Schema = lenient("by-alias", &[required("alias_name", ValueKind::Text)]);
 
 /// `/store/asset/by-name/value`.
 pub const STORE_BY_NAME: Schema = lenient(
     "store by-name",
-    &[required("name", Kind::Text), required("key", Kind::Text)],
+    &[
+        required("name", ValueKind::Text),
+        required("key", ValueKind::Text),
+    ],
 );
 
 /// `/store/asset/by-uri/value`.
 pub const STORE_BY_URI: Schema = lenient(
     "store by-uri",
-    &[required("uri", Kind::Text), required("key", Kind::Text)],
+    &[
+        required("uri", ValueKind::Text),
+        required("key", ValueKind::Text),
+    ],
 );
 
 /// `GET /asset-events/by-asset`.
@@ -35,7 +41,7 @@ pub const EVENTS_BY_ASSET: Schema = lenient(
         required("uri", TEXT_OR_NULL),
         optional("after", INSTANT_OR_NULL),
         optional("before", INSTANT_OR_NULL),
-        optional("ascending", Kind::Boolean),
+        optional("ascending", ValueKind::Boolean),
         optional("limit", INTEGER_OR_NULL),
     ],
 );
@@ -44,10 +50,10 @@ pub const EVENTS_BY_ASSET: Schema = lenient(
 pub const EVENTS_BY_ALIAS: Schema = lenient(
     "events by-asset-alias",
     &[
-        required("name", Kind::Text),
+        required("name", ValueKind::Text),
         optional("after", INSTANT_OR_NULL),
         optional("before", INSTANT_OR_NULL),
-        optional("ascending", Kind::Boolean),
+        optional("ascending", ValueKind::Boolean),
         optional("limit", INTEGER_OR_NULL),
     ],
 );
@@ -56,7 +62,7 @@ pub const EVENTS_BY_ALIAS: Schema = lenient(
 pub const COUNT_RUNS: Schema = lenient(
     "dag-runs count",
     &[
-        required("dag_id", Kind::Text),
+        required("dag_id", ValueKind::Text),
         optional("logical_dates", INSTANTS_OR_NULL),
         optional("run_ids", TEXTS_OR_NULL),
         optional("states", TEXTS_OR_NULL),
@@ -67,9 +73,12 @@ pub const COUNT_RUNS: Schema = lenient(
 pub const PREVIOUS_RUN: Schema = lenient(
     "dag-runs previous",
     &[
-        required("dag_id", Kind::Text),
-        required("logical_date", Kind::Instant),
-        optional("state", Kind::Nullable(&Kind::Words(DagRunState::WORDS))),
+        required("dag_id", ValueKind::Text),
+        required("logical_date", ValueKind::Instant),
+        optional(
+            "state",
+            ValueKind::Nullable(&ValueKind::Words(DagRunState::WORDS)),
+        ),
     ],
 );
 
@@ -77,8 +86,11 @@ pub const PREVIOUS_RUN: Schema = lenient(
 pub const PREVIOUS_RUN_OF_DAG: Schema = lenient(
     "dag-runs previous of a DAG",
     &[
-        required("logical_date", Kind::Instant),
-        optional("state", Kind::Nullable(&Kind::Words(DagRunState::WORDS))),
+        required("logical_date", ValueKind::Instant),
+        optional(
+            "state",
+            ValueKind::Nullable(&ValueKind::Words(DagRunState::WORDS)),
+        ),
     ],
 );
 
@@ -86,7 +98,7 @@ pub const PREVIOUS_RUN_OF_DAG: Schema = lenient(
 pub const COUNT_TASK_INSTANCES: Schema = lenient(
     "task-instances count",
     &[
-        required("dag_id", Kind::Text),
+        required("dag_id", ValueKind::Text),
         optional("map_index", INTEGER_OR_NULL),
         optional("task_ids", TEXTS_OR_NULL),
         optional("task_group_id", TEXT_OR_NULL),
@@ -100,7 +112,7 @@ pub const COUNT_TASK_INSTANCES: Schema = lenient(
 pub const TASK_STATES: Schema = lenient(
     "task-instances states",
     &[
-        required("dag_id", Kind::Text),
+        required("dag_id", ValueKind::Text),
         optional("map_index", INTEGER_OR_NULL),
         optional("task_ids", TEXTS_OR_NULL),
         optional("task_group_id", TEXT_OR_NULL),
@@ -114,10 +126,10 @@ pub const PREVIOUS_TASK_INSTANCE: Schema = lenient(
     "task-instances previous",
     &[
         optional("logical_date", INSTANT_OR_NULL),
-        optional("map_index", Kind::Integer),
+        optional("map_index", ValueKind::Integer),
         optional(
             "state",
-            Kind::Nullable(&Kind::Words(TaskInstanceState::WORDS)),
+            ValueKind::Nullable(&ValueKind::Words(TaskInstanceState::WORDS)),
         ),
     ],
 );
@@ -126,8 +138,8 @@ pub const PREVIOUS_TASK_INSTANCE: Schema = lenient(
 pub const BREADCRUMBS_OF_RUN: Schema = lenient(
     "breadcrumbs",
     &[
-        required("dag_id", Kind::Text),
-        required("run_id", Kind::Text),
+        required("dag_id", ValueKind::Text),
+        required("run_id", ValueKind::Text),
     ],
 );
 
@@ -136,8 +148,8 @@ pub const LIST_VARIABLES: Schema = lenient(
     "variables keys",
     &[
         optional("prefix", TEXT_OR_NULL),
-        optional("limit", Kind::Between(1, 10_000)),
-        optional("offset", Kind::Between(0, i64::MAX)),
+        optional("limit", ValueKind::Between(1, 10_000)),
+        optional("offset", ValueKind::Between(0, i64::MAX)),
     ],
 );
 
@@ -145,8 +157,8 @@ pub const LIST_VARIABLES: Schema = lenient(
 pub const GET_XCOM: Schema = lenient(
     "get xcom",
     &[
-        optional("map_index", Kind::Integer),
-        optional("include_prior_dates", Kind::Boolean),
+        optional("map_index", ValueKind::Integer),
+        optional("include_prior_dates", ValueKind::Boolean),
         optional("offset", INTEGER_OR_NULL),
     ],
 );
@@ -158,14 +170,15 @@ pub const HEAD_XCOM: Schema = lenient("head xcom", &[optional("map_index", INTEG
 pub const SET_XCOM: Schema = lenient(
     "set xcom",
     &[
-        optional("map_index", Kind::Integer),
-        optional("dag_result", Kind::Boolean),
+        optional("map_index", ValueKind::Integer),
+        optional("dag_result", ValueKind::Boolean),
         optional("mapped_length", INTEGER_OR_NULL),
     ],
 );
 
 /// `DELETE /xcoms/…`.
-pub const DELETE_XCOM: Schema = lenient("delete xcom", &[optional("map_index", Kind::Integer)]);
+pub const DELETE_XCOM: Schema =
+    lenient("delete xcom", &[optional("map_index", ValueKind::Integer)]);
 
 /// `GET /xcoms/…/slice`.
 pub const SLICE_XCOM: Schema = lenient(
@@ -174,8 +187,8 @@ pub const SLICE_XCOM: Schema = lenient(
         optional("start", INTEGER_OR_NULL),
         optional("stop", INTEGER_OR_NULL),
         optional("step", INTEGER_OR_NULL),
-        optional("include_prior_dates", Kind::Boolean),
+        optional("include_prior_dates", ValueKind::Boolean),
     ],
 );
 
-const INSTANTS_OR_NULL: Kind = Kind::Nullable(&Kind::List(&Kind::Instant));
+const INSTANTS_OR_NULL: ValueKind = ValueKind::Nullable(&ValueKind::List(&ValueKind::Instant));

@@ -6,7 +6,10 @@ use crate::api::words::ConnectionTestState;
 /// A variable.
 pub const VARIABLE: Schema = strict(
     "VariableResponse",
-    &[required("key", Kind::Text), required("value", TEXT_OR_NULL)],
+    &[
+        required("key", ValueKind::Text),
+        required("value", TEXT_OR_NULL),
+    ],
 );
 
 /// Writes a variable.
@@ -23,7 +26,7 @@ pub const VARIABLE_KEYS: Schema = strict(
     "VariableKeysResponse",
     &[
         required("keys", TEXTS),
-        required("total_entries", Kind::Integer),
+        required("total_entries", ValueKind::Integer),
     ],
 );
 
@@ -31,8 +34,8 @@ pub const VARIABLE_KEYS: Schema = strict(
 pub const CONNECTION: Schema = lenient(
     "ConnectionResponse",
     &[
-        required("conn_id", Kind::Text),
-        required("conn_type", Kind::Text),
+        required("conn_id", ValueKind::Text),
+        required("conn_type", ValueKind::Text),
         required("host", TEXT_OR_NULL),
         required("schema", TEXT_OR_NULL),
         required("login", TEXT_OR_NULL),
@@ -46,8 +49,8 @@ pub const CONNECTION: Schema = lenient(
 pub const CONNECTION_TEST: Schema = lenient(
     "ConnectionTestConnectionResponse",
     &[
-        required("conn_id", Kind::Text),
-        required("conn_type", Kind::Text),
+        required("conn_id", ValueKind::Text),
+        required("conn_type", ValueKind::Text),
         optional("host", TEXT_OR_NULL),
         optional("login", TEXT_OR_NULL),
         optional("password", TEXT_OR_NULL),
@@ -61,56 +64,74 @@ pub const CONNECTION_TEST: Schema = lenient(
 pub const CONNECTION_TEST_RESULT: Schema = strict(
     "ConnectionTestResultBody",
     &[
-        required("state", Kind::Words(ConnectionTestState::WORDS)),
-        optional("result_message", Kind::Nullable(&Kind::TextUpTo(2_000))),
+        required("state", ValueKind::Words(ConnectionTestState::WORDS)),
+        optional(
+            "result_message",
+            ValueKind::Nullable(&ValueKind::TextUpTo(2_000)),
+        ),
     ],
 );
 
 /// An XCom.
 pub const XCOM: Schema = lenient(
     "XComResponse",
-    &[required("key", Kind::Text), required("value", Kind::Json)],
+    &[
+        required("key", ValueKind::Text),
+        required("value", ValueKind::Json),
+    ],
 );
 
 /// A value of the store of a task instance.
-pub const TASK_STORE_VALUE: Schema =
-    strict("TaskStateStoreResponse", &[required("value", Kind::Json)]);
+pub const TASK_STORE_VALUE: Schema = strict(
+    "TaskStateStoreResponse",
+    &[required("value", ValueKind::Json)],
+);
 
 /// Writes such a value.
 pub const TASK_STORE_PUT: Schema = strict(
     "TaskStateStorePutBody",
     &[
-        required("value", Kind::Json),
+        required("value", ValueKind::Json),
         optional("expires_at", INSTANT_OR_NULL),
     ],
 );
 
 /// A value of the store of an asset.
-pub const ASSET_STORE_VALUE: Schema =
-    strict("AssetStateStoreResponse", &[required("value", Kind::Json)]);
+pub const ASSET_STORE_VALUE: Schema = strict(
+    "AssetStateStoreResponse",
+    &[required("value", ValueKind::Json)],
+);
 
 /// Writes such a value.
-pub const ASSET_STORE_PUT: Schema =
-    strict("AssetStateStorePutBody", &[required("value", Kind::Json)]);
+pub const ASSET_STORE_PUT: Schema = strict(
+    "AssetStateStorePutBody",
+    &[required("value", ValueKind::Json)],
+);
 
 /// Somebody who may answer a task's question.
 pub const HITL_USER: Schema = lenient(
     "HITLUser",
-    &[required("id", Kind::Text), required("name", Kind::Text)],
+    &[
+        required("id", ValueKind::Text),
+        required("name", ValueKind::Text),
+    ],
 );
 
 /// A task's question to a human.
 pub const HITL_REQUEST: Schema = lenient(
     "HITLDetailRequest",
     &[
-        required("ti_id", Kind::Uuid),
-        required("options", Kind::SomeOf(&Kind::Text)),
-        required("subject", Kind::Text),
+        required("ti_id", ValueKind::Uuid),
+        required("options", ValueKind::SomeOf(&ValueKind::Text)),
+        required("subject", ValueKind::Text),
         optional("body", TEXT_OR_NULL),
         optional("defaults", TEXTS_OR_NULL),
-        optional("multiple", Kind::Boolean),
-        optional("params", Kind::Map),
-        optional("assigned_users", Kind::List(&Kind::Object(&HITL_USER))),
+        optional("multiple", ValueKind::Boolean),
+        optional("params", ValueKind::Map),
+        optional(
+            "assigned_users",
+            ValueKind::List(&ValueKind::Object(&HITL_USER)),
+        ),
     ],
 );
 
@@ -118,9 +139,9 @@ pub const HITL_REQUEST: Schema = lenient(
 pub const HITL_UPDATE: Schema = lenient(
     "UpdateHITLDetailPayload",
     &[
-        required("ti_id", Kind::Uuid),
-        required("chosen_options", Kind::SomeOf(&Kind::Text)),
-        optional("params_input", Kind::Map),
+        required("ti_id", ValueKind::Uuid),
+        required("chosen_options", ValueKind::SomeOf(&ValueKind::Text)),
+        optional("params_input", ValueKind::Map),
     ],
 );
 
@@ -128,13 +149,13 @@ pub const HITL_UPDATE: Schema = lenient(
 pub const HITL_RESPONSE: Schema = lenient(
     "HITLDetailResponse",
     &[
-        required("response_received", Kind::Boolean),
+        required("response_received", ValueKind::Boolean),
         optional(
             "responded_by_user",
-            Kind::Nullable(&Kind::Object(&HITL_USER)),
+            ValueKind::Nullable(&ValueKind::Object(&HITL_USER)),
         ),
         required("responded_at", INSTANT_OR_NULL),
         required("chosen_options", TEXTS_OR_NULL),
-        optional("params_input", Kind::Map),
+        optional("params_input", ValueKind::Map),
     ],
 );

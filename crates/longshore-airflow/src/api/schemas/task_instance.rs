@@ -11,11 +11,11 @@ use crate::api::{
 pub const ENTER_RUNNING: Schema = strict(
     "TIEnterRunningPayload",
     &[
-        required("state", Kind::Words(&["running"])),
-        required("hostname", Kind::Text),
-        required("unixname", Kind::Text),
-        required("pid", Kind::Integer),
-        required("start_date", Kind::Instant),
+        required("state", ValueKind::Words(&["running"])),
+        required("hostname", ValueKind::Text),
+        required("unixname", ValueKind::Text),
+        required("pid", ValueKind::Integer),
+        required("start_date", ValueKind::Instant),
     ],
 );
 
@@ -23,8 +23,8 @@ pub const ENTER_RUNNING: Schema = strict(
 pub const HEARTBEAT: Schema = strict(
     "TIHeartbeatInfo",
     &[
-        required("hostname", Kind::Text),
-        required("pid", Kind::Integer),
+        required("hostname", ValueKind::Text),
+        required("pid", ValueKind::Integer),
     ],
 );
 
@@ -32,8 +32,8 @@ pub const HEARTBEAT: Schema = strict(
 pub const TERMINAL: Schema = strict(
     "TITerminalStatePayload",
     &[
-        required("state", Kind::Words(TerminalStateNonSuccess::WORDS)),
-        required("end_date", Kind::Instant),
+        required("state", ValueKind::Words(TerminalStateNonSuccess::WORDS)),
+        required("end_date", ValueKind::Instant),
         optional("rendered_map_index", TEXT_OR_NULL),
     ],
 );
@@ -42,10 +42,13 @@ pub const TERMINAL: Schema = strict(
 pub const SUCCESS: Schema = strict(
     "TISuccessStatePayload",
     &[
-        required("state", Kind::Words(&["success"])),
-        required("end_date", Kind::Instant),
-        optional("task_outlets", Kind::List(&Kind::Object(&ASSET_PROFILE))),
-        optional("outlet_events", Kind::List(&Kind::Map)),
+        required("state", ValueKind::Words(&["success"])),
+        required("end_date", ValueKind::Instant),
+        optional(
+            "task_outlets",
+            ValueKind::List(&ValueKind::Object(&ASSET_PROFILE)),
+        ),
+        optional("outlet_events", ValueKind::List(&ValueKind::Map)),
         optional("rendered_map_index", TEXT_OR_NULL),
     ],
 );
@@ -53,20 +56,26 @@ pub const SUCCESS: Schema = strict(
 /// `/state`: any other state.
 pub const TARGET: Schema = strict(
     "TITargetStatePayload",
-    &[required("state", Kind::Words(IntermediateTiState::WORDS))],
+    &[required(
+        "state",
+        ValueKind::Words(IntermediateTiState::WORDS),
+    )],
 );
 
 /// `/state`: deferred.
 pub const DEFERRED: Schema = strict(
     "TIDeferredStatePayload",
     &[
-        required("state", Kind::Words(&["deferred"])),
-        required("classpath", Kind::Text),
-        optional("trigger_kwargs", Kind::Either(&Kind::Map, &Kind::Text)),
-        optional("trigger_timeout", Kind::Nullable(&Kind::Duration)),
+        required("state", ValueKind::Words(&["deferred"])),
+        required("classpath", ValueKind::Text),
+        optional(
+            "trigger_kwargs",
+            ValueKind::Either(&ValueKind::Map, &ValueKind::Text),
+        ),
+        optional("trigger_timeout", ValueKind::Nullable(&ValueKind::Duration)),
         optional("queue", TEXT_OR_NULL),
-        required("next_method", Kind::Text),
-        optional("next_kwargs", Kind::Map),
+        required("next_method", ValueKind::Text),
+        optional("next_kwargs", ValueKind::Map),
         optional("rendered_map_index", TEXT_OR_NULL),
     ],
 );
@@ -75,9 +84,9 @@ pub const DEFERRED: Schema = strict(
 pub const RESCHEDULE: Schema = strict(
     "TIRescheduleStatePayload",
     &[
-        required("state", Kind::Words(&["up_for_reschedule"])),
-        required("reschedule_date", Kind::Instant),
-        required("end_date", Kind::Instant),
+        required("state", ValueKind::Words(&["up_for_reschedule"])),
+        required("reschedule_date", ValueKind::Instant),
+        required("end_date", ValueKind::Instant),
     ],
 );
 
@@ -85,10 +94,10 @@ pub const RESCHEDULE: Schema = strict(
 pub const AWAITING_INPUT: Schema = strict(
     "TIAwaitingInputStatePayload",
     &[
-        required("state", Kind::Words(&["awaiting_input"])),
-        optional("timeout", Kind::Nullable(&Kind::Duration)),
-        required("next_method", Kind::Text),
-        optional("next_kwargs", Kind::Map),
+        required("state", ValueKind::Words(&["awaiting_input"])),
+        optional("timeout", ValueKind::Nullable(&ValueKind::Duration)),
+        required("next_method", ValueKind::Text),
+        optional("next_kwargs", ValueKind::Map),
         optional("rendered_map_index", TEXT_OR_NULL),
     ],
 );
@@ -97,16 +106,19 @@ pub const AWAITING_INPUT: Schema = strict(
 pub const RETRY: Schema = strict(
     "TIRetryStatePayload",
     &[
-        required("state", Kind::Words(&["up_for_retry"])),
-        required("end_date", Kind::Instant),
+        required("state", ValueKind::Words(&["up_for_retry"])),
+        required("end_date", ValueKind::Instant),
         optional("rendered_map_index", TEXT_OR_NULL),
-        optional("retry_delay_seconds", Kind::Nullable(&Kind::Number)),
+        optional(
+            "retry_delay_seconds",
+            ValueKind::Nullable(&ValueKind::Number),
+        ),
         optional("retry_reason", TEXT_OR_NULL),
     ],
 );
 
 /// `/state`.
-pub const STATE_UPDATE: Kind = Kind::ByState(&[
+pub const STATE_UPDATE: ValueKind = ValueKind::ByState(&[
     Alternative {
         tag: "_terminal_",
         states: TerminalStateNonSuccess::WORDS,
@@ -149,9 +161,9 @@ pub const SKIP_DOWNSTREAM: Schema = strict(
     "TISkippedDownstreamTasksStatePayload",
     &[required(
         "tasks",
-        Kind::List(&Kind::Either(
-            &Kind::Text,
-            &Kind::Pair(&Kind::Text, &Kind::Integer),
+        ValueKind::List(&ValueKind::Either(
+            &ValueKind::Text,
+            &ValueKind::Pair(&ValueKind::Text, &ValueKind::Integer),
         )),
     )],
 );
@@ -160,18 +172,21 @@ pub const SKIP_DOWNSTREAM: Schema = strict(
 pub const RUN_CONTEXT: Schema = lenient(
     "TIRunContext",
     &[
-        required("dag_run", Kind::Object(&DAG_RUN)),
-        optional("task_reschedule_count", Kind::Integer),
-        required("max_tries", Kind::Integer),
-        optional("variables", Kind::List(&Kind::Object(&VARIABLE))),
-        optional("connections", Kind::List(&Kind::Object(&CONNECTION))),
+        required("dag_run", ValueKind::Object(&DAG_RUN)),
+        optional("task_reschedule_count", ValueKind::Integer),
+        required("max_tries", ValueKind::Integer),
+        optional("variables", ValueKind::List(&ValueKind::Object(&VARIABLE))),
+        optional(
+            "connections",
+            ValueKind::List(&ValueKind::Object(&CONNECTION)),
+        ),
         optional("next_method", TEXT_OR_NULL),
         optional(
             "next_kwargs",
-            Kind::Nullable(&Kind::Either(&Kind::Map, &Kind::Text)),
+            ValueKind::Nullable(&ValueKind::Either(&ValueKind::Map, &ValueKind::Text)),
         ),
         optional("xcom_keys_to_clear", TEXTS),
-        optional("should_retry", Kind::Boolean),
+        optional("should_retry", ValueKind::Boolean),
         optional("start_date", INSTANT_OR_NULL).with(Life::Since(ApiVersion::V2026_04_06)),
         required("upstream_map_indexes", MAP_OR_NULL).with(Life::Before(ApiVersion::V2026_04_06)),
     ],
@@ -192,24 +207,27 @@ pub const PREVIOUS_SUCCESSFUL: Schema = lenient(
 pub const PREVIOUS_TI: Schema = lenient(
     "PreviousTIResponse",
     &[
-        required("task_id", Kind::Text),
-        required("dag_id", Kind::Text),
-        required("run_id", Kind::Text),
+        required("task_id", ValueKind::Text),
+        required("dag_id", ValueKind::Text),
+        required("run_id", ValueKind::Text),
         optional("logical_date", INSTANT_OR_NULL),
         optional("start_date", INSTANT_OR_NULL),
         optional("end_date", INSTANT_OR_NULL),
         optional("state", TEXT_OR_NULL),
-        required("try_number", Kind::Integer),
+        required("try_number", ValueKind::Integer),
         optional("map_index", INTEGER_OR_NULL),
-        optional("duration", Kind::Nullable(&Kind::Number)),
+        optional("duration", ValueKind::Nullable(&ValueKind::Number)),
     ],
 );
 
 /// Answer of `/task-instances/states`.
-pub const STATES: Schema = lenient("TaskStatesResponse", &[required("task_states", Kind::Map)]);
+pub const STATES: Schema = lenient(
+    "TaskStatesResponse",
+    &[required("task_states", ValueKind::Map)],
+);
 
 /// Answer of `/task-instances/breadcrumbs`.
 pub const BREADCRUMBS: Schema = lenient(
     "TaskBreadcrumbsResponse",
-    &[required("breadcrumbs", Kind::List(&Kind::Map))],
+    &[required("breadcrumbs", ValueKind::List(&ValueKind::Map))],
 );

@@ -94,7 +94,7 @@ fn types_have_the_members_of_their_schemas() {
 fn what_a_schema_allows_passes_the_check_and_nothing_else_does() {
     let version = ApiVersion::LATEST;
     for schema in schemas::ALL {
-        let kind = Kind::Object(schema);
+        let kind = ValueKind::Object(schema);
         let full = sample(schema, Members::All);
         assert_eq!(check_body(&kind, &full, version), Ok(()), "{}", schema.name);
         for member in schema.members_in(version) {
@@ -115,7 +115,7 @@ fn what_a_schema_allows_passes_the_check_and_nothing_else_does() {
             let wrong = check_body(&kind, &wrong, version);
             assert_eq!(
                 wrong.is_ok(),
-                member.kind == Kind::Json,
+                member.kind == ValueKind::Json,
                 "{} {}",
                 schema.name,
                 member.name
@@ -135,7 +135,7 @@ fn what_a_schema_allows_passes_the_check_and_nothing_else_does() {
 
 #[test]
 fn problems_are_told_as_pydantic_tells_them() {
-    let running = Kind::Object(&schemas::ENTER_RUNNING);
+    let running = ValueKind::Object(&schemas::ENTER_RUNNING);
     let state = &schemas::STATE_UPDATE;
     for (kind, body, expected) in [
         (

@@ -92,31 +92,31 @@ fn joined(mut alternatives: Vec<String>) -> String {
 }
 
 /// A kind of ours in the same words.
-fn ours(kind: &Kind) -> String {
+fn ours(kind: &ValueKind) -> String {
     match kind {
-        Kind::Json => "json".to_owned(),
-        Kind::Text => "text".to_owned(),
-        Kind::TextUpTo(most) => format!("text<={most}"),
-        Kind::Integer => "int".to_owned(),
-        Kind::Between(least, i64::MAX) => format!("int[{least},]"),
-        Kind::Between(least, most) => format!("int[{least},{most}]"),
-        Kind::Number => "number".to_owned(),
-        Kind::Boolean => "boolean".to_owned(),
-        Kind::Instant => "date-time".to_owned(),
-        Kind::Duration => "duration".to_owned(),
-        Kind::Uuid => "uuid".to_owned(),
-        Kind::Map => "map".to_owned(),
-        Kind::Words(words) => format!("enum({})", words.join(",")),
-        Kind::List(item) => format!("[{}]", ours(item)),
-        Kind::SomeOf(item) => format!("[{}]+", ours(item)),
-        Kind::Nullable(Kind::Either(one, other)) => {
+        ValueKind::Json => "json".to_owned(),
+        ValueKind::Text => "text".to_owned(),
+        ValueKind::TextUpTo(most) => format!("text<={most}"),
+        ValueKind::Integer => "int".to_owned(),
+        ValueKind::Between(least, i64::MAX) => format!("int[{least},]"),
+        ValueKind::Between(least, most) => format!("int[{least},{most}]"),
+        ValueKind::Number => "number".to_owned(),
+        ValueKind::Boolean => "boolean".to_owned(),
+        ValueKind::Instant => "date-time".to_owned(),
+        ValueKind::Duration => "duration".to_owned(),
+        ValueKind::Uuid => "uuid".to_owned(),
+        ValueKind::Map => "map".to_owned(),
+        ValueKind::Words(words) => format!("enum({})", words.join(",")),
+        ValueKind::List(item) => format!("[{}]", ours(item)),
+        ValueKind::SomeOf(item) => format!("[{}]+", ours(item)),
+        ValueKind::Nullable(ValueKind::Either(one, other)) => {
             joined(vec![ours(one), ours(other), "null".to_owned()])
         }
-        Kind::Nullable(kind) => joined(vec![ours(kind), "null".to_owned()]),
-        Kind::Either(one, other) => joined(vec![ours(one), ours(other)]),
-        Kind::Pair(first, second) => format!("({},{})", ours(first), ours(second)),
-        Kind::Object(schema) => schema.name.to_owned(),
-        Kind::ByState(alternatives) => joined(
+        ValueKind::Nullable(kind) => joined(vec![ours(kind), "null".to_owned()]),
+        ValueKind::Either(one, other) => joined(vec![ours(one), ours(other)]),
+        ValueKind::Pair(first, second) => format!("({},{})", ours(first), ours(second)),
+        ValueKind::Object(schema) => schema.name.to_owned(),
+        ValueKind::ByState(alternatives) => joined(
             alternatives
                 .iter()
                 .map(|it| it.schema.name.to_owned())
@@ -194,7 +194,7 @@ fn answers_have_the_members_of_their_version() {
                 continue;
             }
             let mut answer = sample::object(schema, Members::All);
-            to_version(&Kind::Object(schema), &mut answer, version);
+            to_version(&ValueKind::Object(schema), &mut answer, version);
             let written: BTreeSet<&String> = answer.as_object().unwrap().keys().collect();
             let documented = documented_members(&document, schema.name);
             let documented: BTreeSet<&String> = documented.iter().map(|(name, ..)| name).collect();

@@ -12,25 +12,25 @@ pub(super) enum Members {
 }
 
 /// A value of this kind, as the latest version has it.
-pub(super) fn of(kind: &Kind) -> Value {
+pub(super) fn of(kind: &ValueKind) -> Value {
     match kind {
-        Kind::Json => json!({"any": [1, "thing"]}),
-        Kind::Text | Kind::TextUpTo(_) => json!("text"),
-        Kind::Integer => json!(7),
-        Kind::Between(least, _) => json!(least),
-        Kind::Number => json!(1.5),
-        Kind::Boolean => json!(true),
-        Kind::Instant => json!("2026-01-02T03:04:05.000006Z"),
-        Kind::Duration => json!("P1DT2H"),
-        Kind::Uuid => json!("019aa3f0-0000-7000-8000-0000118489a4"),
-        Kind::Map => json!({"key": [null]}),
-        Kind::Words(words) => json!(words.last().unwrap()),
-        Kind::List(item) | Kind::SomeOf(item) => json!([of(item)]),
-        Kind::Nullable(kind) => of(kind),
-        Kind::Either(_, other) => of(other),
-        Kind::Pair(first, second) => json!([of(first), of(second)]),
-        Kind::Object(schema) => object(schema, Members::All),
-        Kind::ByState(alternatives) => object(alternatives[0].schema, Members::All),
+        ValueKind::Json => json!({"any": [1, "thing"]}),
+        ValueKind::Text | ValueKind::TextUpTo(_) => json!("text"),
+        ValueKind::Integer => json!(7),
+        ValueKind::Between(least, _) => json!(least),
+        ValueKind::Number => json!(1.5),
+        ValueKind::Boolean => json!(true),
+        ValueKind::Instant => json!("2026-01-02T03:04:05.000006Z"),
+        ValueKind::Duration => json!("P1DT2H"),
+        ValueKind::Uuid => json!("019aa3f0-0000-7000-8000-0000118489a4"),
+        ValueKind::Map => json!({"key": [null]}),
+        ValueKind::Words(words) => json!(words.last().unwrap()),
+        ValueKind::List(item) | ValueKind::SomeOf(item) => json!([of(item)]),
+        ValueKind::Nullable(kind) => of(kind),
+        ValueKind::Either(_, other) => of(other),
+        ValueKind::Pair(first, second) => json!([of(first), of(second)]),
+        ValueKind::Object(schema) => object(schema, Members::All),
+        ValueKind::ByState(alternatives) => object(alternatives[0].schema, Members::All),
     }
 }
 
