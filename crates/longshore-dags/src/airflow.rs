@@ -1,4 +1,3 @@
-//! What Airflow's executor makes of names and pods, so that what reads its pods reads ours. Pure.
+//! What Airflow's executor makes of names and pods, so that what reads its pods reads ours.
 
-pub mod names;
-pub mod pod_merge;
+pub use longshore_airflow::worker::{names, pod_merge};

@@ -24,7 +24,10 @@ const ALLOWED: [(&str, &[&str]); 26] = [
     ("longshore-proto", &[]),
     ("longshore-core", &["longshore-k8s"]),
     ("longshore-flink-core", &["longshore-api", "longshore-k8s"]),
-    ("longshore-airflow", &["longshore-core", "longshore-k8s"]),
+    (
+        "longshore-airflow",
+        &["longshore-api", "longshore-core", "longshore-k8s"],
+    ),
     (
         "longshore-plugins",
         &[

@@ -113,7 +113,7 @@ mod tests {
 
     #[test]
     fn label_values_are_airflows() {
-        for vector in vectors(include_str!("../../testdata/airflow/label-values.json")) {
+        for vector in vectors(include_str!("../../testdata/executor/label-values.json")) {
             let text = vector["in"].as_str().unwrap();
             let upstream = vector["label"].as_str().unwrap();
             let expected = if upstream.starts_with('-') {
@@ -127,7 +127,7 @@ mod tests {
 
     #[test]
     fn pod_base_names_are_airflows() {
-        for vector in vectors(include_str!("../../testdata/airflow/pod-names.json")) {
+        for vector in vectors(include_str!("../../testdata/executor/pod-names.json")) {
             let dag_id = vector["dag_id"].as_str().unwrap_or_default();
             let task_id = vector["task_id"].as_str().unwrap_or_default();
             let expected = vector["base_name"].as_str().unwrap();

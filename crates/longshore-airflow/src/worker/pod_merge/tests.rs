@@ -2,7 +2,7 @@ use proptest::prelude::*;
 use serde_json::{Map, Value, json};
 
 use super::*;
-use crate::airflow::names::label_value;
+use crate::worker::names::label_value;
 
 /// The pod that the executor makes of a task instance before any merge.
 fn dynamic_pod(inputs: &Value, image: &Value) -> Value {
@@ -43,8 +43,10 @@ fn dynamic_pod(inputs: &Value, image: &Value) -> Value {
 
 #[test]
 fn pods_are_merged_as_airflow_merges_them() {
-    let vectors: Value =
-        serde_json::from_str(include_str!("../../../testdata/airflow/construct-pod.json")).unwrap();
+    let vectors: Value = serde_json::from_str(include_str!(
+        "../../../testdata/executor/construct-pod.json"
+    ))
+    .unwrap();
     let cases = vectors["cases"].as_array().unwrap();
     assert_eq!(cases.len(), 22);
     for case in cases {
