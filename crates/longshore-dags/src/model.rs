@@ -18,8 +18,9 @@ mod rules;
 
 pub use canonical::CanonicalError;
 pub(crate) use graph::{Upstream, ancestors, find_cycles};
+pub use longshore_airflow::serialized::TriggerRule;
 pub use plugin::{Launcher, PluginTask};
-pub use rules::{TriggerRule, WeightRule};
+pub use rules::WeightRule;
 
 /// Runs of a DAG at the same time, where the file says nothing.
 pub const DEFAULT_MAX_ACTIVE_RUNS: u32 = 16;

@@ -41,54 +41,54 @@ pub enum TriggerRule {
     Always,
 }
 
-const RULES: [(TriggerRule, &str); 13] = [
-    (TriggerRule::AllSuccess, "all_success"),
-    (TriggerRule::AllFailed, "all_failed"),
-    (TriggerRule::AllDone, "all_done"),
-    (
-        TriggerRule::AllDoneMinOneSuccess,
-        "all_done_min_one_success",
-    ),
-    (TriggerRule::AllDoneSetupSuccess, "all_done_setup_success"),
-    (TriggerRule::OneSuccess, "one_success"),
-    (TriggerRule::OneFailed, "one_failed"),
-    (TriggerRule::OneDone, "one_done"),
-    (TriggerRule::NoneFailed, "none_failed"),
-    (
-        TriggerRule::NoneFailedMinOneSuccess,
-        "none_failed_min_one_success",
-    ),
-    (TriggerRule::NoneSkipped, "none_skipped"),
-    (TriggerRule::AllSkipped, "all_skipped"),
-    (TriggerRule::Always, "always"),
-];
-
 impl TriggerRule {
-    /// The rule with that name of Airflow's.
-    #[must_use]
-    pub fn of_name(name: &str) -> Option<Self> {
-        let mut rules = RULES.iter();
-        rules.find_map(|(rule, text)| (*text == name).then_some(*rule))
-    }
+    /// All of them.
+    pub const ALL: [Self; 13] = [
+        Self::AllSuccess,
+        Self::AllFailed,
+        Self::AllDone,
+        Self::AllDoneMinOneSuccess,
+        Self::AllDoneSetupSuccess,
+        Self::OneSuccess,
+        Self::OneFailed,
+        Self::OneDone,
+        Self::NoneFailed,
+        Self::NoneFailedMinOneSuccess,
+        Self::NoneSkipped,
+        Self::AllSkipped,
+        Self::Always,
+    ];
 
-    /// Airflow's name.
+    /// Airflow's word.
     #[must_use]
-    pub fn name(self) -> &'static str {
-        let mut rules = RULES.iter();
-        rules
-            .find_map(|(rule, text)| (*rule == self).then_some(*text))
-            .unwrap_or_default()
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::AllSuccess => "all_success",
+            Self::AllFailed => "all_failed",
+            Self::AllDone => "all_done",
+            Self::AllDoneMinOneSuccess => "all_done_min_one_success",
+            Self::AllDoneSetupSuccess => "all_done_setup_success",
+            Self::OneSuccess => "one_success",
+            Self::OneFailed => "one_failed",
+            Self::OneDone => "one_done",
+            Self::NoneFailed => "none_failed",
+            Self::NoneFailedMinOneSuccess => "none_failed_min_one_success",
+            Self::NoneSkipped => "none_skipped",
+            Self::AllSkipped => "all_skipped",
+            Self::Always => "always",
+        }
     }
 }
 
 impl Json for TriggerRule {
     fn read(value: Value, at: &Place<'_>) -> Result<Self, Unreadable> {
-        let rule = value.as_str().and_then(Self::of_name);
+        let is_it = |rule: &Self| value.as_str() == Some(rule.as_str());
+        let rule = Self::ALL.into_iter().find(is_it);
         rule.ok_or_else(|| Unreadable::form(at, "the name of a trigger rule", &value))
     }
 
     fn write(&self) -> Value {
-        self.name().into()
+        self.as_str().into()
     }
 }
 
@@ -161,6 +161,18 @@ impl Json for Backoff {
         match self {
             Self::Flag(flag) => (*flag).into(),
             Self::Factor(number) => number.clone().into(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_of_trigger_rules_are_the_serialized_ones() {
+        for rule in TriggerRule::ALL {
+            assert_eq!(serde_json::to_value(rule).unwrap(), rule.as_str());
         }
     }
 }

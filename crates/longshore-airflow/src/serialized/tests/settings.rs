@@ -55,7 +55,7 @@ fn every_rule_of_the_example_has_its_name() {
     let mut n_rules = 0;
     for operator in zoo.dag.tasks.iter() {
         if let Some(rule) = operator.task_id.strip_prefix("r_") {
-            assert_eq!(zoo.settings(operator).trigger_rule().name(), rule);
+            assert_eq!(zoo.settings(operator).trigger_rule().as_str(), rule);
             n_rules += 1;
         }
     }
