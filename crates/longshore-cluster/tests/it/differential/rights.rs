@@ -48,11 +48,11 @@ impl Rights {
         if self.is_stale && !(writes_rights && is_administrator) {
             self.n_marks += 1;
             let mark = format!("{MARK}-{}-{}", self.subject, self.n_marks);
-            tokio::time::timeout(PATIENCE, caught_up(client, &mark))
-                .await
-                .unwrap_or_else(|_| {
-                    panic!("the authorizer did not see {mark} within {PATIENCE:?}")
-                });
+            let settled = tokio::time::timeout(PATIENCE, caught_up(client, &mark)).await;
+            assert!(
+                settled.is_ok(),
+                "the authorizer did not see {mark} within {PATIENCE:?}"
+            );
             self.is_stale = false;
         }
         self.is_stale |= writes_rights;
