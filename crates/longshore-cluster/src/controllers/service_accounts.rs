@@ -142,6 +142,7 @@ async fn settle(client: &Client, namespace: &str, root_ca: Option<&str>) -> Resu
         bundle: bundles.get_opt(BUNDLE).await?,
     };
     let params = PostParams::default();
+    let mut failure = None;
     for action in decide(&observed, root_ca) {
         let applied = match action {
             Action::CreateAccount => {
@@ -163,10 +164,12 @@ async fn settle(client: &Client, namespace: &str, root_ca: Option<&str>) -> Resu
                     "account or certificate not made"
                 );
             }
-            applied => applied?,
+            // What keeps one of them, such as a webhook about ConfigMaps, does not keep the other.
+            Err(error) => failure = Some(error),
+            Ok(()) => {}
         }
     }
-    Ok(())
+    failure.map_or(Ok(()), Err)
 }
 
 #[cfg(test)]

@@ -305,6 +305,13 @@ fn echo(asked: &Value) -> Vec<Value> {
             }
         }
     }
+    // What the options of a way in have, and nothing else.
+    for name in ["command", "container", "ports", "path", "stdin", "tty"] {
+        if let Some(value) = asked["object"].get(name) {
+            let field = format!("object/{name}");
+            causes.push(json!({"field": field, "message": text(Some(value))}));
+        }
+    }
     causes
 }
 

@@ -15,12 +15,14 @@ use crate::server::{
     verbs::{Call, delete::DeleteOptions},
 };
 
-/// What a request does. `CONNECT` is not here: no subresource of this server is connected to.
+/// What a request does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Operation {
     Create,
     Update,
     Delete,
+    /// A way into a pod or a service.
+    Connect,
 }
 
 impl Operation {
@@ -29,6 +31,7 @@ impl Operation {
             Operation::Create => "CREATE",
             Operation::Update => "UPDATE",
             Operation::Delete => "DELETE",
+            Operation::Connect => "CONNECT",
         }
     }
 }
@@ -91,6 +94,7 @@ impl<'a> Question<'a> {
             Operation::Create => "CreateOptions",
             Operation::Update => "UpdateOptions",
             Operation::Delete => "DeleteOptions",
+            Operation::Connect => return Value::Null,
         };
         let mut options = Map::new();
         if let Value::Object(given) = json!(self.given) {
@@ -156,9 +160,14 @@ impl<'a> Question<'a> {
             group: &resource.group,
             version: &resource.version,
             plural: &resource.plural,
-            subresource: self.call.subresource.as_deref().unwrap_or(""),
+            subresource: self.subresource().unwrap_or(""),
             is_namespaced: resource.is_namespaced(),
         }
+    }
+
+    /// The name of the subresource: that of a proxy is followed by a path.
+    fn subresource(&self) -> Option<&str> {
+        self.call.subresource.as_deref()?.split('/').next()
     }
 
     fn is_in_namespace_of(&self, webhook: &Webhook, new: &Value) -> Result<bool> {
@@ -188,6 +197,10 @@ impl<'a> Question<'a> {
     /// Whether the object before or after has the labels that the selector of a webhook requires.
     fn is_selected(&self, webhook: &Webhook, new: &Value, old: Option<&Value>) -> bool {
         let selector = &webhook.object_selector;
+        // The options of a way in are no object, which a selector could match.
+        if self.operation == Operation::Connect {
+            return selector.selects_all();
+        }
         // A Scale has no labels.
         let has_labels = self.content != Content::Scale;
         let matches = |object: &Value| match has_labels {
@@ -224,7 +237,10 @@ impl<'a> Question<'a> {
         let members = meta::members(action);
         members.insert("kind".into(), kind.into());
         members.insert("apiVersion".into(), api_version.into());
-        if let Some(namespace) = &self.call.namespace {
+        // The options of a way in have no metadata.
+        if let Some(namespace) = &self.call.namespace
+            && self.operation != Operation::Connect
+        {
             meta::metadata(action).insert("namespace".into(), namespace.as_str().into());
         }
     }
@@ -267,9 +283,9 @@ impl<'a> Question<'a> {
         put("resource", resource(shown));
         put("requestKind", self.kind(&call.served));
         put("requestResource", resource(&call.served));
-        if let Some(subresource) = &call.subresource {
-            put("subResource", subresource.as_str().into());
-            put("requestSubResource", subresource.as_str().into());
+        if let Some(subresource) = self.subresource() {
+            put("subResource", subresource.into());
+            put("requestSubResource", subresource.into());
         }
         if !name.is_empty() {
             put("name", name.into());

@@ -1,5 +1,6 @@
 //! Admission webhooks over real connections.
 
+mod connecting;
 mod eviction;
 mod failing;
 mod matching;

@@ -6,6 +6,7 @@
 mod channels;
 mod dictionary;
 mod forward;
+mod options;
 mod proxy;
 mod relay;
 mod spdy;
@@ -21,6 +22,7 @@ use tower::BoxError;
 use self::{
     channels::{OF_PORTS, OF_PROCESSES, Protocol},
     forward::Target,
+    options::Options,
 };
 use super::log;
 use crate::server::{
@@ -28,7 +30,7 @@ use crate::server::{
     http::body::ApiBody,
     meta,
     registry::Resource,
-    streams::{PodStreams, StreamSet},
+    streams::PodStreams,
     verbs::Call,
     wire::{upgrade::asked_protocol, websocket::Handshake},
 };
@@ -71,8 +73,9 @@ where
     if way != WayIn::Proxy && !matches!(parts.method, Method::GET | Method::POST) {
         return Err(ApiError::method_not_allowed());
     }
+    let options = Options::admitted(way, call).await?;
     match way {
-        WayIn::Exec | WayIn::Attach => process(way, call, &mut parts).await,
+        WayIn::Exec | WayIn::Attach => process(way, call, &options, &mut parts).await,
         WayIn::PortForward => port_forward(call, &mut parts).await,
         WayIn::Proxy => proxy::proxy(call, parts, body).await,
     }
@@ -93,14 +96,17 @@ impl Call {
     }
 }
 
-async fn process(way: WayIn, call: &Call, parts: &mut Parts) -> Result<Response<ApiBody>> {
+async fn process(
+    way: WayIn,
+    call: &Call,
+    options: &Options,
+    parts: &mut Parts,
+) -> Result<Response<ApiBody>> {
     let pod = call.stored()?.value();
-    let container = call.query.text("container");
-    let container = (!container.is_empty()).then(|| container.to_owned());
-    let container = log::choose_container(call, &pod, container)?;
+    let container = log::choose_container(call, &pod, options.container())?;
     check_bound(&pod)?;
-    let streams = stream_set(call)?;
-    let command: Vec<String> = call.query.all("command").map(str::to_owned).collect();
+    let streams = options.streams()?;
+    let command = options.command();
     if way == WayIn::Exec && command.is_empty() {
         let message = "expected a command in the query parameter \"command\", found none";
         return Err(ApiError::bad_request(message));
@@ -136,24 +142,6 @@ fn check_bound(pod: &Value) -> Result<()> {
         return Err(ApiError::bad_request(message));
     }
     Ok(())
-}
-
-fn stream_set(call: &Call) -> Result<StreamSet> {
-    let flag = |option| Ok::<_, ApiError>(call.query.flag(option)?.unwrap_or(false));
-    let tty = flag("tty")?;
-    let streams = StreamSet {
-        stdin: flag("stdin")?,
-        stdout: flag("stdout")?,
-        // A terminal has one output.
-        stderr: flag("stderr")? && !tty,
-        tty,
-    };
-    if streams.stdin || streams.stdout || streams.stderr {
-        Ok(streams)
-    } else {
-        let message = "you must specify at least 1 of stdin, stdout, stderr";
-        Err(ApiError::bad_request(message))
-    }
 }
 
 async fn port_forward(call: &Call, parts: &mut Parts) -> Result<Response<ApiBody>> {
