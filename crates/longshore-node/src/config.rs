@@ -15,6 +15,9 @@ pub struct NodeConfig {
     /// The directory for everything that the node keeps: `pods/`, `logs/`, `volumes/`. Must be on a local
     /// file system that survives a restart if pods shall.
     pub root: PathBuf,
+    /// Files and directories of the host that no container sees: at least `root`. Volumes below them are seen at their
+    /// mount points.
+    pub hidden: Vec<PathBuf>,
     /// The command that ends in [`shim::main`](crate::shim::main): our own binary and its hidden subcommand.
     pub shim_command: Vec<OsString>,
     /// What images mean on this machine.
@@ -57,9 +60,11 @@ impl NodeConfig {
         root: impl Into<PathBuf>,
         shim_command: Vec<OsString>,
     ) -> Self {
+        let root = root.into();
         Self {
             name: name.into(),
-            root: root.into(),
+            hidden: vec![root.clone()],
+            root,
             shim_command,
             images: ImageMap::default(),
             unmapped_images: UnmappedImages::Run,

@@ -211,6 +211,18 @@ fn close_to_others(path: &Path, foreign_root: ForeignRoot) -> Result<(), CliErro
     Ok(())
 }
 
+/// What of a data directory pods must not see: keys, tokens, the database and the logs of others. All of it where nothing
+/// else is there; else, as in the directory of a project, Longshore's own entries.
+pub(crate) fn hidden_from_pods(data_dir: &Path) -> io::Result<Vec<PathBuf>> {
+    for entry in fs::read_dir(data_dir)? {
+        let name = entry?.file_name();
+        if !OURS.iter().any(|known| name == *known) {
+            return Ok(OURS.iter().map(|name| data_dir.join(name)).collect());
+        }
+    }
+    Ok(vec![data_dir.to_owned()])
+}
+
 /// Creates a directory with mode 0700, and returns its absolute path.
 pub(crate) fn make(path: &Path) -> io::Result<PathBuf> {
     longshore_files::make_directories(path, 0o700)?;
@@ -348,6 +360,22 @@ mod tests {
         assert!(path.is_dir());
         drop(open);
         assert!(!path.exists());
+    }
+
+    #[test]
+    fn pods_see_nothing_of_a_data_directory_but_what_is_beside_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path();
+        fs::write(path.join("token"), "").unwrap();
+        assert_eq!(hidden_from_pods(path).unwrap(), [path]);
+        fs::write(path.join("dag.yaml"), "").unwrap();
+        let hidden = hidden_from_pods(path).unwrap();
+        assert!(hidden.contains(&path.join("token")) && hidden.contains(&path.join("node")));
+        assert!(
+            !hidden
+                .iter()
+                .any(|it| path.join("dag.yaml").starts_with(it))
+        );
     }
 
     #[test]

@@ -36,6 +36,7 @@ use serde_json::Value;
 use tokio::net::TcpStream;
 
 use crate::{
+    data_dir,
     error::CliError,
     open_files,
     pod_streams::NodeStreams,
@@ -160,6 +161,8 @@ impl LocalCluster {
         let mut config = NodeConfig::new("local", &root, shim_command()?);
         config.images = images(&data_dir.join("images.yaml"))?;
         config.unmapped_images = unmapped_images;
+        config.hidden = data_dir::hidden_from_pods(data_dir)
+            .map_err(|source| CliError::in_data_dir(data_dir.to_owned(), source))?;
         // Ended pods count until they are deleted.
         config.max_pods = parallelism.saturating_mul(2).max(MIN_PODS);
         config.pod_network = pod_network;

@@ -104,6 +104,7 @@ pub(crate) fn equip(spec: &mut ContainerSpec, dir: &Path, api_server: Option<Api
 /// In front of the pod's own mounts, which may cover these files with others.
 fn mount(root: &mut RootSpec, dir: &Path) {
     let file = |name: &str| MountSpec {
+        within: None,
         source: dir.join(name),
         target: Path::new("/etc").join(name),
         read_only: true,
@@ -207,8 +208,9 @@ mod tests {
                 base: "/".into(),
                 hostname: "p".into(),
                 read_only: false,
-                hide: None,
+                hide: Vec::new(),
                 mounts: vec![MountSpec {
+                    within: None,
                     source: "/own".into(),
                     target: "/etc/hosts".into(),
                     read_only: false,

@@ -38,6 +38,7 @@ pub(crate) fn mount(dir: &Path, spec: &PodSpec, container: &Container) -> Option
     let mut mounts = container.volume_mounts.iter().flatten();
     let is_covered = mounts.any(|mount| mount.mount_path == HOSTS);
     (!aliases(spec).is_empty() && !is_covered).then(|| MountSpec {
+        within: None,
         source: file(dir),
         target: HOSTS.into(),
         read_only: false,

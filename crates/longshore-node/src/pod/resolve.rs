@@ -247,6 +247,7 @@ fn sandbox(
     host: &HostFacts,
 ) -> Result<Sandbox, Refusal> {
     let of_image = image.mounts.iter().map(|m| MountSpec {
+        within: None,
         source: m.host.clone(),
         target: m.path.clone(),
         read_only: m.read_only,
@@ -265,7 +266,7 @@ fn sandbox(
         },
         hostname: network::hostname(pod),
         read_only: security.is_some_and(|s| s.read_only_root_filesystem == Some(true)),
-        hide: Some(shared.config.root.clone()),
+        hide: shared.config.hidden.clone(),
         mounts: of_image.chain(hosts).chain(of_pod).collect(),
     };
     Ok(match shared.profile {

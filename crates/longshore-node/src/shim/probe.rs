@@ -36,7 +36,7 @@ fn attempt(profile: &str, scratch: &Path) -> io::Result<()> {
         base: "/".into(),
         hostname: "probe".into(),
         read_only: false,
-        hide: None,
+        hide: Vec::new(),
         mounts: Vec::new(),
     };
     let spec = ContainerSpec {

@@ -218,8 +218,8 @@ pub struct RootSpec {
     pub hostname: String,
     /// Whether the root (not the volumes) refuses writes.
     pub read_only: bool,
-    /// A host directory that the container must not see: the node's own.
-    pub hide: Option<PathBuf>,
+    /// Files and directories of the host that the container must not see.
+    pub hide: Vec<PathBuf>,
     /// Volumes and bind mounts, in the order of the pod.
     pub mounts: Vec<MountSpec>,
 }
@@ -229,6 +229,9 @@ pub struct RootSpec {
 pub struct MountSpec {
     /// The file or directory on the host.
     pub source: PathBuf,
+    /// The volume below which `source` is a `subPath`: no link leads out of it, whoever makes one and when.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub within: Option<PathBuf>,
     /// The absolute path inside the container.
     pub target: PathBuf,
     /// Whether the container may write to it.

@@ -6,11 +6,15 @@
 
 use std::{
     fs, io,
-    os::unix::fs::{FileTypeExt, MetadataExt, symlink},
+    os::{
+        fd::{AsRawFd, OwnedFd},
+        unix::fs::{FileTypeExt, MetadataExt, symlink},
+    },
     path::{Path, PathBuf},
 };
 
 use nix::{
+    fcntl::{OFlag, OpenHow, ResolveFlag, open, openat2},
     mount::{MntFlags, MsFlags, mount, umount2},
     sys::stat::{Mode, SFlag, mknod, umask},
     unistd::{chdir, pivot_root, sethostname},
@@ -66,7 +70,7 @@ pub(super) fn enter(spec: &RootSpec, rights: Rights, scratch: &Path) -> Result<(
     let shadow = scratch.join("shadow");
     let mut layers = Layers::new(scratch, rights);
     match (rights, spec.base == slash) {
-        (Rights::Root, true) => host_overlay(&mut layers, &root, spec.hide.as_deref())?,
+        (Rights::Root, true) => host_overlay(&mut layers, &root, &spec.hide)?,
         (Rights::User, true) => host_tree(&mut layers, &root)?,
         (Rights::Root | Rights::User, false) => {
             layers
@@ -78,8 +82,8 @@ pub(super) fn enter(spec: &RootSpec, rights: Rights, scratch: &Path) -> Result<(
     kernel_mounts()?;
     devices(rights)?;
     if spec.base == slash {
-        if let Some(dir) = spec.hide.as_deref().filter(|dir| dir.is_dir()) {
-            tmpfs(dir, "mode=555,size=4k")?;
+        for path in &spec.hide {
+            hide(path)?;
         }
     } else {
         name_resolution(&shadow)?;
@@ -100,10 +104,20 @@ pub(super) fn enter(spec: &RootSpec, rights: Rights, scratch: &Path) -> Result<(
 fn resolve(mounts: &[MountSpec]) -> Result<Vec<MountSpec>> {
     let mut all = Vec::with_capacity(mounts.len());
     for wanted in mounts {
-        let source =
-            fs::canonicalize(&wanted.source).at("find the volume source", &wanted.source)?;
+        let found = |path| fs::canonicalize(path).at("find the volume source", path);
+        let (source, within) = match &wanted.within {
+            None => (found(&wanted.source)?, None),
+            // The way from the volume on is followed when it is mounted, and not twice.
+            Some(volume) => {
+                let rest = wanted.source.strip_prefix(volume);
+                let volume = found(volume)?;
+                let rest = rest.unwrap_or(Path::new(""));
+                (volume.join(rest), Some(volume))
+            }
+        };
         all.push(MountSpec {
             source,
+            within,
             ..wanted.clone()
         });
     }
@@ -111,13 +125,23 @@ fn resolve(mounts: &[MountSpec]) -> Result<Vec<MountSpec>> {
     Ok(all)
 }
 
+/// Puts nothing in the place of what a container must not see.
+fn hide(path: &Path) -> Result<()> {
+    match fs::metadata(path) {
+        Ok(kind) if kind.is_dir() => tmpfs(path, "mode=555,size=4k"),
+        Ok(_) => bind(Path::new("/dev/null"), path).at("hide", path),
+        // It is not there, or the container's user could not reach it either.
+        Err(_) => Ok(()),
+    }
+}
+
 /// The host's root under a private writable layer, and each of its other file systems likewise.
-fn host_overlay(layers: &mut Layers<'_>, root: &Path, hide: Option<&Path>) -> Result<()> {
+fn host_overlay(layers: &mut Layers<'_>, root: &Path, hidden: &[PathBuf]) -> Result<()> {
     layers
         .overlay(Path::new("/"), root)
         .at("put a private layer over the host for", root)?;
     for mounted in host_mounts().at("read", Path::new("/proc/self/mountinfo"))? {
-        if hide.is_some_and(|hide| mounted.at.starts_with(hide)) {
+        if hidden.iter().any(|it| mounted.at.starts_with(it)) {
             continue;
         }
         let target = root.join(mounted.at.strip_prefix("/").unwrap_or(&mounted.at));
@@ -260,7 +284,14 @@ fn name_resolution(shadow: &Path) -> Result<()> {
 }
 
 fn attach(volume: &MountSpec, shadow: &Path) -> Result<()> {
-    let (source, target) = (on_host(&volume.source), volume.target.as_path());
+    let target = volume.target.as_path();
+    let below = volume.within.as_deref();
+    let below = below.map(|within| open_below(within, &volume.source));
+    let below = below.transpose()?;
+    let source = match &below {
+        Some(found) => Path::new("/proc/self/fd").join(found.as_raw_fd().to_string()),
+        None => on_host(&volume.source),
+    };
     let is_dir = fs::metadata(&source)
         .at("find the volume source", &volume.source)?
         .is_dir();
@@ -270,6 +301,18 @@ fn attach(volume: &MountSpec, shadow: &Path) -> Result<()> {
         set_read_only(target, true).at("make read-only the volume at", target)?;
     }
     Ok(())
+}
+
+/// What is at a path of a volume. The containers of a pod may change links in it at any time: the kernel follows them, and
+/// none that leads out of the volume.
+fn open_below(volume: &Path, path: &Path) -> Result<OwnedFd> {
+    let directory = OFlag::O_PATH | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC;
+    let volume_dir = open(&on_host(volume), directory, Mode::empty()).at("open", volume)?;
+    let how = OpenHow::new()
+        .flags(OFlag::O_PATH | OFlag::O_CLOEXEC)
+        .resolve(ResolveFlag::RESOLVE_BENEATH | ResolveFlag::RESOLVE_NO_MAGICLINKS);
+    let rest = path.strip_prefix(volume).unwrap_or(path);
+    openat2(&volume_dir, rest, how).at("find, without leaving its volume, the subPath", path)
 }
 
 fn tmpfs(at: &Path, options: &str) -> Result<()> {

@@ -331,6 +331,7 @@ fn prepare(scratch: &Path, spec: &ContainerSpec) -> io::Result<(ContainerSpec, F
         fs::set_permissions(&source, fs::Permissions::from_mode(0o666))?;
         let target = spec.termination.path.clone();
         root.mounts.push(super::protocol::MountSpec {
+            within: None,
             source,
             target,
             read_only: false,

@@ -13,6 +13,7 @@ use std::{
 
 use k8s_openapi::api::core::v1::{Container, Pod, Volume, VolumeMount};
 use kube::ResourceExt;
+use longshore_k8s::names::is_subdomain;
 
 use crate::{
     env::{Environment, HostFacts},
@@ -82,6 +83,13 @@ fn prepare_one(store: &Store<'_>, volume: &Volume) -> Result<PathBuf, Refusal> {
     }
     if let Some(claim) = &volume.persistent_volume_claim {
         let namespace = store.pod.namespace().unwrap_or_default();
+        // The name becomes a part of a path: no claim of another namespace may be named by it.
+        if !is_subdomain(&claim.claim_name) {
+            return Err(Refusal::pod(format!(
+                "volume {}: expected the name of a PersistentVolumeClaim (lower case letters, digits, - and .), found {:?}",
+                volume.name, claim.claim_name
+            )));
+        }
         let dir = store.claims.join(namespace).join(&claim.claim_name);
         make_open_dir(&dir, group).map_err(failed)?;
         return Ok(dir);
@@ -168,8 +176,10 @@ pub(crate) fn mounts(
             );
             return Err(Refusal::config(&container.name, message));
         };
+        let source = source(container, mount, pod, volume, env)?;
         all.push(MountSpec {
-            source: source(container, mount, pod, volume, env)?,
+            within: (source != *volume).then(|| volume.clone()),
+            source,
             target: mount.mount_path.clone().into(),
             read_only: mount.read_only == Some(true) || is_read_only(pod, &mount.name),
         });
@@ -185,13 +195,6 @@ fn is_read_only(pod: &Pod, volume: &str) -> bool {
         let claim = v.persistent_volume_claim.as_ref();
         claim.is_some_and(|claim| claim.read_only == Some(true)) || files::is_of_files(v)
     })
-}
-
-/// Whether a mount is of a volume of files, in which only the node makes links.
-fn is_of_files(pod: &Pod, mount: &VolumeMount) -> bool {
-    let volumes = pod.spec.iter().flat_map(|s| &s.volumes).flatten();
-    let mut named = volumes.filter(|v| v.name == mount.name);
-    named.any(files::is_of_files)
 }
 
 /// The volume itself, or what its subPath names inside of it.
@@ -225,13 +228,9 @@ fn source(
     if !path.exists() {
         make_open_dir(&path, fs_group(pod)).map_err(|e| refused(&e.to_string()))?;
     }
-    // A link in the volume may have been made by the pod: it must not lead out.
+    // Each start of the container finds what is there at that time, and follows no link out of the volume.
     match (path.canonicalize(), volume.canonicalize()) {
-        // Each start of the container shows the version of that time.
-        (Ok(found), Ok(volume)) if found.starts_with(&volume) && is_of_files(pod, mount) => {
-            Ok(path)
-        }
-        (Ok(path), Ok(volume)) if path.starts_with(&volume) => Ok(path),
+        (Ok(found), Ok(volume)) if found.starts_with(&volume) => Ok(path),
         (Ok(_), Ok(_)) => Err(refused("leads out of the volume")),
         (Err(e), _) | (_, Err(e)) => Err(refused(&e.to_string())),
     }

@@ -17,6 +17,7 @@ fn filling(rig: &Rig) -> ContainerSpec {
     rig.shell_with(
         &format!("cat /dev/zero > {big}; echo lost; exit 3"),
         MountSpec {
+            within: None,
             source: rig.path().into(),
             target,
             read_only: false,

@@ -83,6 +83,7 @@ fn a_program_without_permission_or_interpreter_says_so() {
         let program = rig.path().join("program");
         std::fs::write(&program, "#!/no/such/interpreter\n").expect("a file");
         let mount = MountSpec {
+            within: None,
             source: rig.path().into(),
             target: "/programs".into(),
             read_only: true,

@@ -285,6 +285,19 @@ async fn what_the_node_cannot_do_is_refused_with_a_message() {
             "CreateContainerConfigError",
             "volume share is of a kind that this node does not know",
         ));
+        cases.push((
+            "claim",
+            {
+                let mut spec = script("sleep 60");
+                spec["volumes"] =
+                    json!([{"name": "data", "persistentVolumeClaim": {"claimName": "../other/data"}}]);
+                spec["containers"][0]["volumeMounts"] =
+                    json!([{"name": "data", "mountPath": "/s"}]);
+                spec
+            },
+            "CreateContainerConfigError",
+            "volume data: expected the name of a PersistentVolumeClaim",
+        ));
     }
     for (name, spec, reason, message) in cases {
         rig.run(name, spec).await;

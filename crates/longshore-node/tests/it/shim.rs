@@ -176,6 +176,7 @@ fn a_volume_is_at_its_mount_path_and_nowhere_else() {
                 .expect("its mode");
             std::fs::write(source.join("in"), "hello").expect("a file");
             let mount = MountSpec {
+                within: None,
                 source: source.clone(),
                 target: target.into(),
                 read_only: false,
@@ -205,6 +206,7 @@ fn a_read_only_volume_refuses_writes() {
         let source = rig.path().join("volume");
         std::fs::create_dir(&source).expect("a volume");
         let mount = MountSpec {
+            within: None,
             source: source.clone(),
             target: "/data".into(),
             read_only: true,
@@ -224,6 +226,7 @@ fn a_mount_path_behind_a_link_stays_inside_the_container() {
         std::fs::write(source.join("in"), "hello").expect("a file");
         // On every current distribution /var/run is a link to /run.
         let mount = MountSpec {
+            within: None,
             source,
             target: "/var/run/longshore-test".into(),
             read_only: true,
@@ -232,6 +235,58 @@ fn a_mount_path_behind_a_link_stays_inside_the_container() {
         assert_eq!(rig.run_to_end(spec).code, 0);
         assert_eq!(rig.output(), "hello");
         assert!(!std::path::Path::new("/run/longshore-test").exists());
+    });
+}
+
+#[test]
+fn a_sub_path_leads_nowhere_but_into_its_volume() {
+    in_mount_profiles(|profile| {
+        for (link, code, expected) in [
+            ("real", 0, "hello"),
+            ("../outside", 128, ""),
+            ("/", 128, ""),
+        ] {
+            let mut rig = Rig::start(profile, "stay");
+            let volume = rig.path().join("volume");
+            for dir in ["volume/real", "outside"] {
+                std::fs::create_dir_all(rig.path().join(dir)).expect("a directory");
+            }
+            std::fs::write(volume.join("real/in"), "hello").expect("a file");
+            // As the program of an earlier attempt left it.
+            std::os::unix::fs::symlink(link, volume.join("sub")).expect("a link");
+            let mount = MountSpec {
+                source: volume.join("sub"),
+                within: Some(volume),
+                target: "/data".into(),
+                read_only: false,
+            };
+            let spec = rig.shell_with("cat /data/in", mount);
+            let exit = rig.run_to_end(spec);
+            assert_eq!(exit.code, code, "{link}: {}", exit.message);
+            assert_eq!(rig.output(), expected, "{link}");
+            let is_refused = exit.message.contains("without leaving its volume");
+            assert_eq!(is_refused, code == 128, "{link}: {}", exit.message);
+        }
+    });
+}
+
+#[test]
+fn a_program_sees_nothing_of_what_is_hidden() {
+    in_mount_profiles(|profile| {
+        let mut rig = Rig::start(profile, "stay");
+        let hidden = [rig.path().join("keys"), rig.path().join("token")];
+        std::fs::create_dir(&hidden[0]).expect("a directory");
+        for file in ["keys/ca.key", "token", "beside"] {
+            std::fs::write(rig.path().join(file), "secret").expect("a file");
+        }
+        let at = rig.path().display().to_string();
+        let script = format!("cat {at}/token; ls {at}/keys; cat {at}/beside");
+        let mut spec = rig.shell(&script);
+        if let Sandbox::Full(root) | Sandbox::User(root) = &mut spec.sandbox {
+            root.hide = hidden.to_vec();
+        }
+        assert_eq!(rig.run_to_end(spec).code, 0);
+        assert_eq!(rig.output(), "secret");
     });
 }
 
@@ -366,6 +421,7 @@ fn a_shim_that_stays_outlives_its_node_and_tells_the_next_one() {
                 }
             ),
             MountSpec {
+                within: None,
                 source: rig.path().into(),
                 target: "/gate".into(),
                 read_only: true,

@@ -112,7 +112,7 @@ impl Rig {
             base: "/".into(),
             hostname: "box".into(),
             read_only: false,
-            hide: None,
+            hide: Vec::new(),
             mounts: Vec::new(),
         };
         ContainerSpec {
