@@ -25,7 +25,7 @@ struct Group {
 
 const PODOPS: &str = "podops.rs";
 
-const GROUPS: [Group; 6] = [
+const GROUPS: [Group; 7] = [
     Group {
         title: "TaskActions",
         files: &["flyte.rs", "tasks.rs"],
@@ -50,6 +50,11 @@ const GROUPS: [Group; 6] = [
         title: "DAGs",
         files: &["dags.rs"],
         on: "objects of a run",
+    },
+    Group {
+        title: "Flink (no role of Longshore uses these yet)",
+        files: &["flink.rs"],
+        on: "objects of a Flink cluster",
     },
     Group {
         title: "The process node",
