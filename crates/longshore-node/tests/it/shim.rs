@@ -273,20 +273,28 @@ fn a_sub_path_leads_nowhere_but_into_its_volume() {
 #[test]
 fn a_program_sees_nothing_of_what_is_hidden() {
     in_mount_profiles(|profile| {
-        let mut rig = Rig::start(profile, "stay");
-        let hidden = [rig.path().join("keys"), rig.path().join("token")];
+        // A program's /tmp is its own.
+        let host = tempfile::tempdir_in("/var/tmp").expect("a directory");
+        let hidden = [host.path().join("keys"), host.path().join("token")];
         std::fs::create_dir(&hidden[0]).expect("a directory");
         for file in ["keys/ca.key", "token", "beside"] {
-            std::fs::write(rig.path().join(file), "secret").expect("a file");
+            std::fs::write(host.path().join(file), "secret").expect("a file");
         }
-        let at = rig.path().display().to_string();
-        let script = format!("cat {at}/token; ls {at}/keys; cat {at}/beside");
-        let mut spec = rig.shell(&script);
-        if let Sandbox::Full(root) | Sandbox::User(root) = &mut spec.sandbox {
-            root.hide = hidden.to_vec();
+        let at = host.path().display().to_string();
+        let script = format!("cat {at}/beside {at}/token && ls {at}/keys");
+        for (hide, output) in [
+            (&hidden[..0], "secretsecretca.key"),
+            (&hidden[..], "secret"),
+        ] {
+            let mut rig = Rig::start(profile, "stay");
+            let mut spec = rig.shell(&script);
+            if let Sandbox::Full(root) | Sandbox::User(root) = &mut spec.sandbox {
+                root.hide = hide.to_vec();
+            }
+            let exit = rig.run_to_end(spec);
+            assert_eq!(exit.code, 0, "{} {}", exit.message, rig.output());
+            assert_eq!(rig.output(), output);
         }
-        assert_eq!(rig.run_to_end(spec).code, 0);
-        assert_eq!(rig.output(), "secret");
     });
 }
 
