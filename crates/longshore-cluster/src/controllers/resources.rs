@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use futures::FutureExt;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{APIResource, APIResourceList};
 use kube::{
     Client, Error,
@@ -31,11 +32,23 @@ pub(crate) async fn discover(client: &Client) -> Vec<Listed> {
     });
     let mut listed = of_version(persist(|| client.list_core_api_resources("v1")).await);
     for version in versions {
-        listed.extend(of_version(
-            persist(|| client.list_api_group_resources(&version)).await,
-        ));
+        let list = persist(|| {
+            let list = client.list_api_group_resources(&version);
+            list.map(unless_gone)
+        });
+        listed.extend(list.await.into_iter().flat_map(of_version));
     }
     listed
+}
+
+/// A group goes with its last definition, also between two requests: then it has no resources. The event of the
+/// definition leads to the next discovery.
+fn unless_gone<T>(answer: Result<T, Error>) -> Result<Option<T>, Error> {
+    match answer {
+        Ok(answer) => Ok(Some(answer)),
+        Err(Error::Api(status)) if status.code == 404 => Ok(None),
+        Err(error) => Err(error),
+    }
 }
 
 /// Repeats a request until it succeeds.
@@ -78,5 +91,53 @@ fn describe(api_version: &str, resource: APIResource) -> ApiResource {
         api_version: api_version.to_owned(),
         kind: resource.kind,
         plural: resource.name,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::convert::Infallible;
+
+    use kube::client::Body;
+    use serde_json::json;
+    use tower::service_fn;
+
+    use super::*;
+
+    /// Before, every controller that discovers waited for the group for ever.
+    #[tokio::test(start_paused = true)]
+    async fn a_group_that_goes_meanwhile_has_no_resources() {
+        let answer = |path: &str| match path {
+            "/apis" => {
+                let version = json!({"groupVersion": "gone.example.com/v1", "version": "v1"});
+                let group = json!({"name": "gone.example.com", "versions": [version]});
+                let list = json!({"kind": "APIGroupList", "apiVersion": "v1", "groups": [group]});
+                (200, list)
+            }
+            "/api/v1" => {
+                let pods = json!({
+                    "name": "pods", "singularName": "pod", "namespaced": true, "kind": "Pod",
+                    "verbs": ["delete", "list", "watch"],
+                });
+                let list =
+                    json!({"kind": "APIResourceList", "groupVersion": "v1", "resources": [pods]});
+                (200, list)
+            }
+            _ => {
+                let status = json!({"kind": "Status", "apiVersion": "v1", "status": "Failure", "code": 404, "reason": "NotFound", "message": "gone"});
+                (404, status)
+            }
+        };
+        let serve = service_fn(move |request: http::Request<Body>| async move {
+            let (code, body) = answer(request.uri().path());
+            let response = http::Response::builder().status(code);
+            let body = Body::from(body.to_string().into_bytes());
+            Ok::<_, Infallible>(response.body(body).unwrap())
+        });
+        let client = Client::new(serve, "default");
+        let found = tokio::time::timeout(Duration::from_secs(600), discover(&client)).await;
+        let found = found.expect("an end");
+        let found: Vec<&str> = found.iter().map(|it| it.api.plural.as_str()).collect();
+        assert_eq!(found, ["pods"]);
     }
 }
