@@ -213,9 +213,10 @@ fn close_to_others(path: &Path, foreign_root: ForeignRoot) -> Result<(), CliErro
 
 /// What of a data directory pods must not see: keys, tokens, the database and the logs of others. All of it where nothing
 /// else is there; else, as in the directory of a project, Longshore's own entries.
-pub(crate) fn hidden_from_pods(data_dir: &Path) -> io::Result<Vec<PathBuf>> {
-    for entry in fs::read_dir(data_dir)? {
-        let name = entry?.file_name();
+pub(crate) fn hidden_from_pods(data_dir: &Path) -> Result<Vec<PathBuf>, CliError> {
+    let failed = |source| CliError::in_data_dir(data_dir.to_owned(), source);
+    for entry in fs::read_dir(data_dir).map_err(failed)? {
+        let name = entry.map_err(failed)?.file_name();
         if !OURS.iter().any(|known| name == *known) {
             return Ok(OURS.iter().map(|name| data_dir.join(name)).collect());
         }

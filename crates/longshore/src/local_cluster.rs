@@ -72,6 +72,13 @@ pub(crate) enum Lifetime {
 }
 
 impl Lifetime {
+    fn of_pods(self) -> PodsLifetime {
+        match self {
+            Lifetime::OfProcess => PodsLifetime::DieWithNode,
+            Lifetime::OfDataDir => PodsLifetime::OutliveNode,
+        }
+    }
+
     /// The lifetime for a data directory. Pods of an earlier service may still run where that service has left its
     /// cluster; the next process must know these pods, or their tasks would run twice.
     pub(crate) fn of(data_dir: &Path) -> Self {
@@ -161,15 +168,11 @@ impl LocalCluster {
         let mut config = NodeConfig::new("local", &root, shim_command()?);
         config.images = images(&data_dir.join("images.yaml"))?;
         config.unmapped_images = unmapped_images;
-        config.hidden = data_dir::hidden_from_pods(data_dir)
-            .map_err(|source| CliError::in_data_dir(data_dir.to_owned(), source))?;
+        config.hidden = data_dir::hidden_from_pods(data_dir)?;
         // Ended pods count until they are deleted.
         config.max_pods = parallelism.saturating_mul(2).max(MIN_PODS);
         config.pod_network = pod_network;
-        config.lifetime = match lifetime {
-            Lifetime::OfProcess => PodsLifetime::DieWithNode,
-            Lifetime::OfDataDir => PodsLifetime::OutliveNode,
-        };
+        config.lifetime = lifetime.of_pods();
         config.api_server = listening.as_ref().map(Listening::address);
         let node = Node::new(client(&cluster, "node", metrics), config).await;
         let node = node.map_err(|source| CliError::engine("the process node", source))?;
