@@ -188,6 +188,8 @@ impl Place {
         let is_asked = || server.open().iter().any(|number| *number >= n_before);
         until("the silent system is asked", is_asked).await;
         self.until_settled(&affected, n_pods).await;
+        // Between the time limit of the first requests and the next ones, none is open.
+        until("requests are open", || !server.open().is_empty()).await;
         let asked = server.open();
         let beside = self.times("beside", n_unaffected).await;
         Silence {
