@@ -24,7 +24,7 @@ const LOCK_TRIES: u32 = 50;
 const LOCK_PAUSE: Duration = Duration::from_millis(20);
 
 /// What is in a data directory. A directory with any other entry was not made for Longshore alone, and keeps its mode.
-const OURS: [&str; 23] = [
+const OURS: [&str; 24] = [
     "actions",
     "ca.crt",
     "ca.key",
@@ -48,6 +48,7 @@ const OURS: [&str; 23] = [
     "node",
     "storage.yaml",
     "token",
+    "webhook-client-ca.crt",
 ];
 
 /// From now on files of this process are for its user alone, whatever the umask of the shell was: parameters of runs are
@@ -367,7 +368,10 @@ mod tests {
     fn pods_see_nothing_of_a_data_directory_but_what_is_beside_it() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path();
-        fs::write(path.join("token"), "").unwrap();
+        // As a service leaves them behind.
+        for file in ["token", "webhook-client-ca.crt"] {
+            fs::write(path.join(file), "").unwrap();
+        }
         assert_eq!(hidden_from_pods(path).unwrap(), [path]);
         fs::write(path.join("dag.yaml"), "").unwrap();
         let hidden = hidden_from_pods(path).unwrap();
