@@ -37,6 +37,7 @@ async fn volumes_follow_what_they_show_and_sub_paths_do_not() {
     ]);
     rig.run("follows", spec).await;
     rig.until_phase("follows", "Running").await;
+    node.until_printed("follows", "1\n").await;
     let params = PatchParams::default();
     let patch = Patch::Merge(json!({"data": {"key": "2\n"}}));
     let maps = Api::<ConfigMap>::default_namespaced(rig.client.clone());
