@@ -26,7 +26,7 @@ mod world;
 
 use std::{collections::BTreeSet, time::Duration};
 
-use futures::join;
+use futures::{future, join};
 use longshore_podops::RULES;
 
 use world::{Asking, World};
@@ -63,25 +63,21 @@ pub(crate) async fn play() {
 async fn accept() {
     let world = World::start().await;
     if !world.cluster.is_real() {
-        let (other, killed, down, left) = join!(
-            World::start(),
-            World::start(),
-            World::start(),
-            World::start()
-        );
+        let others = future::join_all((0..5).map(|_| World::start())).await;
+        let [other, killed, down, left, gone] = others.as_slice() else {
+            panic!("as many as there are parts");
+        };
         join!(
             Box::pin(undisturbed(&world)),
-            Box::pin(one_after_the_other(&other)),
-            Box::pin(interrupted(&killed)),
-            Box::pin(down_for_long(&down)),
-            Box::pin(leaving::all(&left)),
+            Box::pin(one_after_the_other(other)),
+            Box::pin(interrupted(killed)),
+            Box::pin(down_for_long(down)),
+            Box::pin(leaving::in_order(left)),
+            Box::pin(leaving::killed(gone)),
         );
         join!(
             world.end(),
-            other.end(),
-            killed.end(),
-            down.end(),
-            left.end()
+            future::join_all(others.into_iter().map(World::end))
         );
         return;
     }
@@ -96,7 +92,8 @@ async fn accept() {
     used.extend(AT_CONFLICTS.map(|(verb, resource)| (verb.to_owned(), resource.to_owned())));
     assert_eq!(used, granted(), "used and declared");
     println!("real server: the acceptance list of podops");
-    Box::pin(leaving::all(&world)).await;
+    Box::pin(leaving::in_order(&world)).await;
+    Box::pin(leaving::killed(&world)).await;
     world.end().await;
 }
 
