@@ -9,6 +9,7 @@ mod harness;
 mod judge;
 
 mod controllers;
+mod crowd;
 mod crud;
 mod definitions;
 mod deletion;
