@@ -320,7 +320,10 @@ impl Rules {
 
 #[cfg(test)]
 mod tests {
-    use http::header::{CONNECTION, UPGRADE};
+    use http::{
+        HeaderValue,
+        header::{CONNECTION, UPGRADE},
+    };
 
     use super::*;
     use crate::server::wire::peers::{Entered, tests::peers};
@@ -398,12 +401,12 @@ mod tests {
     }
 
     /// A request for a path, by the user of a connection, or else by the administrator.
-    fn admit(rules: &Rules, path: &str, of: Option<&Entered>) -> Result<Admitted> {
+    fn admit(rules: &Rules, path: &'static str, of: Option<&Entered>) -> Result<Admitted> {
         let mut headers = HeaderMap::new();
         if of.is_none() {
-            headers.insert(AUTHORIZATION, "Bearer secret".parse().unwrap());
+            headers.insert(AUTHORIZATION, HeaderValue::from_static("Bearer secret"));
         }
-        let path = path.parse().unwrap();
+        let path = Uri::from_static(path);
         rules.admit(&Method::GET, &path, &headers, of.map(Entered::peer))
     }
 
