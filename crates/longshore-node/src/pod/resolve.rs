@@ -58,7 +58,6 @@ pub(crate) async fn resolve(
     dir: &Path,
     known: &Tokens,
 ) -> Result<Resolved, Refusal> {
-    let host = host_facts(shared, pod_ip);
     if let Some(refusal) = unsupported::find(pod, shared.profile) {
         return Err(refusal);
     }
@@ -74,6 +73,11 @@ pub(crate) async fn resolve(
         check_image(shared, container)?;
     }
     let sources = read_sources(shared, pod, known).await?;
+    let links = shared.network.links_of(pod, pod_ip).await;
+    let host = HostFacts {
+        links: links.map_err(|e| Refusal::io("find the Services of the pod's namespace", &e))?,
+        ..host_facts(shared, pod_ip)
+    };
     let claims = shared.config.root.join("volumes");
     let store = volumes::Store {
         pod_dir: dir,

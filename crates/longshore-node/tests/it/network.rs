@@ -142,12 +142,16 @@ async fn pods_with_equal_ports_find_each_other_and_the_api_server_by_name() {
             ("two", 8000),
             ("kubernetes.default.svc", 443),
         ]);
-        rig.run("asks", python("pod", &asks)).await;
+        let variables =
+            "import os\nprint(os.environ['TWO_SERVICE_HOST'], os.environ['TWO_PORT'])\n";
+        rig.run("asks", python("pod", &format!("{asks}{variables}")))
+            .await;
         rig.until_phase("asks", "Succeeded").await;
         let log = node.log("asks", LogOptions::default()).await;
         assert_eq!(
             log,
-            "one one\none.default.svc.cluster.local one\ntwo two\nkubernetes.default.svc api\n",
+            "one one\none.default.svc.cluster.local one\ntwo two\nkubernetes.default.svc api\n\
+             10.96.7.8 tcp://10.96.7.8:8000\n",
             "{profile}"
         );
         let status = rig
