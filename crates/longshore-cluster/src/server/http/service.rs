@@ -142,10 +142,7 @@ where
     if !is_in_scope(&served.resource, &path) {
         return Err(ApiError::no_such_resource());
     }
-    let carrier = match path.subresource {
-        None => Carrier::of(&mut parts, &query)?,
-        Some(_) => Carrier::Body,
-    };
+    let carrier = Carrier::of(&mut parts, &query, path.subresource.as_deref())?;
     let way_in = WayIn::of(&served.resource, path.subresource.as_deref());
     let call = call(server, user, served, &path, query, &parts)?;
     if let Some(way_in) = way_in {
