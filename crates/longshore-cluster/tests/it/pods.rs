@@ -31,6 +31,11 @@ async fn a_pod_is_bound_once() {
     let (_, bound) = api.get(&format!("{PODS}/a")).await;
     assert_eq!(bound["spec"]["nodeName"], "n1");
     assert_eq!(bound["status"]["conditions"][0]["type"], "PodScheduled");
+    assert_eq!(bound["metadata"]["generation"], 1);
+    let debugger = json!({"spec": {"ephemeralContainers": [{"name": "d", "image": "i"}]}});
+    let part = format!("{PODS}/a/ephemeralcontainers");
+    let (_, debugged) = api.patch("strategic", &part, debugger).await;
+    assert_eq!(debugged["metadata"]["generation"], 2);
     assert_eq!(api.post(&format!("{PODS}/a/binding"), binding).await.0, 409);
 }
 

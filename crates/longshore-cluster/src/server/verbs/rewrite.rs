@@ -29,6 +29,8 @@ pub(crate) enum Part {
     Status,
     /// A subresource that has computed the whole object itself.
     Private,
+    /// The same, for a pod that gets its node: that is no change of what its author wants, so its generation stays.
+    Binding,
 }
 
 /// The outcome of a write.
@@ -225,7 +227,7 @@ fn prepare(resource: &Resource, part: Part, new: &mut Value, old: &Value) {
             strategy::prepare_update(resource, new, old);
         }
         Part::Status => keep_all_but_status(resource, new, old),
-        Part::Private => {}
+        Part::Private | Part::Binding => {}
     }
     let metadata = meta::metadata(new);
     for key in [
@@ -241,7 +243,7 @@ fn prepare(resource: &Resource, part: Part, new: &mut Value, old: &Value) {
     }
     let is_counted = meta::spec_differs(new, old)
         || (resource.counts_status() && new["status"] != old["status"]);
-    if resource.has_generation && is_counted {
+    if resource.has_generation && is_counted && part != Part::Binding {
         meta::count_generation(new);
     }
 }
