@@ -27,7 +27,7 @@ use super::{
     publish::{Outcome, PodRef},
     resolve::{Resolved, Specs, resolve},
     shim_link::ShimLink,
-    status,
+    status, sysctls,
 };
 use crate::{
     clock,
@@ -397,6 +397,7 @@ impl Actor {
                 &self.dir,
                 self.desired.grace,
                 network,
+                sysctls::settings(&self.pod),
             )?);
             self.local.has_shim = true;
         }

@@ -400,6 +400,9 @@ pub(crate) fn outlook(desired: &Desired, local: &Local, now: Timestamp) -> Outlo
             None => Outlook::Over(final_of_stopped(desired, local)),
         };
     }
+    if local.rejection().is_some() {
+        return finished(local, Final::Failed);
+    }
     let mut course = Course::default();
     // An init container begins when those before it are done or, as sidecars, have come up. What has begun goes on.
     let mut may_begin = true;

@@ -18,5 +18,6 @@ pub(crate) mod shim_link;
 mod status;
 pub(crate) mod success;
 #[cfg(test)]
+mod sysctls;
 mod tests;
 mod unsupported;

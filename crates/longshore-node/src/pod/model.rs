@@ -349,6 +349,14 @@ impl Local {
         self.attempts_of(container).last()
     }
 
+    /// Why the node never runs the pod, if it does not.
+    pub(crate) fn rejection(&self) -> Option<&Refusal> {
+        match &self.preparation {
+            Preparation::Failed { refusal, .. } => Some(refusal).filter(|it| it.is_rejection()),
+            Preparation::Needed | Preparation::Running | Preparation::Ready => None,
+        }
+    }
+
     /// The health of one run.
     pub(crate) fn health_of(&self, wish: &ContainerWish, attempt: u32) -> Health {
         let id = AttemptId {

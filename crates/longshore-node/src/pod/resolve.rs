@@ -12,7 +12,7 @@ use k8s_openapi::api::core::v1::{Container, Pod};
 use kube::ResourceExt;
 use nix::unistd::{Uid, User, geteuid};
 
-use super::{hosts, security::user, unsupported};
+use super::{hosts, security::user, sysctls, unsupported};
 use crate::{
     api_server, clock,
     env::{Environment, HostFacts, environment},
@@ -58,7 +58,9 @@ pub(crate) async fn resolve(
     dir: &Path,
     known: &Tokens,
 ) -> Result<Resolved, Refusal> {
-    if let Some(refusal) = unsupported::find(pod, shared.profile) {
+    let has_network = network::is_of_a_pod(pod_ip);
+    let refusal = sysctls::refusal(pod, has_network);
+    if let Some(refusal) = refusal.or_else(|| unsupported::find(pod, shared.profile)) {
         return Err(refusal);
     }
     let config = &shared.config;
@@ -87,7 +89,6 @@ pub(crate) async fn resolve(
         host: &host,
     };
     let volumes = volumes::prepare(&store)?;
-    let has_network = network::is_of_a_pod(pod_ip);
     if let Some(spec) = pod.spec.as_ref().filter(|_| !has_network) {
         hosts::prepare(dir, spec)?;
     }

@@ -62,6 +62,10 @@ pub(crate) fn build(
         status["reason"] = "DeadlineExceeded".into();
         status["message"] = "the pod was active for longer than its activeDeadlineSeconds".into();
     }
+    if let Some(refusal) = local.rejection() {
+        status["reason"] = refusal.reason.into();
+        status["message"] = format!("Pod was rejected: {}", refusal.message).into();
+    }
     status
 }
 

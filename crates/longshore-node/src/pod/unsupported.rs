@@ -59,10 +59,6 @@ fn in_pod(spec: &PodSpec, profile: Profile) -> Option<&'static str> {
             "an operating system other than linux",
         ),
         (
-            security.is_some_and(|s| s.sysctls.iter().flatten().next().is_some()),
-            "sysctls",
-        ),
-        (
             security.is_some_and(|s| is_local_profile(s.seccomp_profile.as_ref())),
             "a seccompProfile of a file",
         ),

@@ -9,6 +9,7 @@ mod namespaces;
 mod pod_defaults;
 mod pod_handlers;
 mod pod_rules;
+mod pod_sysctls;
 mod pods;
 mod services;
 mod workloads;
