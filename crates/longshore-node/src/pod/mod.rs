@@ -12,12 +12,13 @@ mod hosts;
 pub(crate) mod model;
 pub(crate) mod publish;
 mod resolve;
+mod runtime;
 pub(crate) mod security;
 pub(crate) mod shim_forks;
 pub(crate) mod shim_link;
 mod status;
 pub(crate) mod success;
-#[cfg(test)]
 mod sysctls;
+#[cfg(test)]
 mod tests;
 mod unsupported;

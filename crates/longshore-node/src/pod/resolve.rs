@@ -12,7 +12,7 @@ use k8s_openapi::api::core::v1::{Container, Pod};
 use kube::ResourceExt;
 use nix::unistd::{Uid, User, geteuid};
 
-use super::{hosts, security::user, sysctls, unsupported};
+use super::{hosts, runtime, security::user, sysctls, unsupported};
 use crate::{
     api_server, clock,
     env::{Environment, HostFacts, environment},
@@ -59,10 +59,7 @@ pub(crate) async fn resolve(
     known: &Tokens,
 ) -> Result<Resolved, Refusal> {
     let has_network = network::is_of_a_pod(pod_ip);
-    let refusal = sysctls::refusal(pod, has_network);
-    if let Some(refusal) = refusal.or_else(|| unsupported::find(pod, shared.profile)) {
-        return Err(refusal);
-    }
+    check_support(shared, pod, has_network).await?;
     let config = &shared.config;
     let wants_network = network::is_wanted(pod, &config.images, config.pod_network);
     if shared.profile == Profile::None && wants_network {
@@ -113,6 +110,18 @@ pub(crate) async fn resolve(
         tokens: sources.into_tokens(),
         network,
     })
+}
+
+/// The node must be able to do what the pod says.
+async fn check_support(shared: &Shared, pod: &Pod, has_network: bool) -> Result<(), Refusal> {
+    let refusal = sysctls::refusal(pod, has_network);
+    if let Some(refusal) = refusal.or_else(|| unsupported::find(pod, shared.profile)) {
+        return Err(refusal);
+    }
+    let refusal = tokio::time::timeout(READ_TIMEOUT, runtime::refusal(&shared.client, pod))
+        .await
+        .map_err(|e| Refusal::machine(format!("cannot read the RuntimeClass of the pod: {e}")))?;
+    refusal.map_or(Ok(()), Err)
 }
 
 /// Reads what the pod refers to again, and brings its volumes of files up to date. Returns the tokens, and what is missing

@@ -53,7 +53,6 @@ fn in_pod(spec: &PodSpec, profile: Profile) -> Option<&'static str> {
             spec.resource_claims.iter().flatten().next().is_some(),
             "resourceClaims",
         ),
-        (spec.runtime_class_name.is_some(), "runtimeClassName"),
         (
             spec.os.as_ref().is_some_and(|os| os.name != "linux"),
             "an operating system other than linux",

@@ -11,6 +11,7 @@ mod pod_handlers;
 mod pod_rules;
 mod pod_sysctls;
 mod pods;
+mod runtimes;
 mod services;
 mod workloads;
 
@@ -48,7 +49,7 @@ pub(crate) fn prepare_create(resource: &Resource, object: &mut Value) {
         Strategy::Access => access::set_defaults(object),
         Strategy::Webhooks => admission::set_defaults(&resource.kind, object),
         Strategy::Definition => crd::prepare_create(object),
-        Strategy::Plain | Strategy::Node | Strategy::Custom => {}
+        Strategy::Plain | Strategy::Node | Strategy::Runtime | Strategy::Custom => {}
     }
 }
 
@@ -76,7 +77,7 @@ pub(crate) fn prepare_update(resource: &Resource, new: &mut Value, old: &Value) 
         Strategy::Access => access::set_defaults(new),
         Strategy::Definition => crd::prepare_update(new),
         Strategy::Plain | Strategy::Node | Strategy::Claim => {}
-        Strategy::Budget | Strategy::Custom => {}
+        Strategy::Budget | Strategy::Runtime | Strategy::Custom => {}
     }
 }
 
@@ -90,7 +91,8 @@ pub(crate) fn set_defaults(resource: &Resource, object: &mut Value, old: Option<
         Strategy::Workload => workloads::set_defaults(&resource.kind, object),
         Strategy::Access => access::set_defaults(object),
         Strategy::Plain | Strategy::Node | Strategy::Namespace | Strategy::Claim => {}
-        Strategy::Budget | Strategy::Webhooks | Strategy::Definition | Strategy::Custom => {}
+        Strategy::Budget | Strategy::Runtime | Strategy::Webhooks => {}
+        Strategy::Definition | Strategy::Custom => {}
     }
 }
 
@@ -103,6 +105,7 @@ pub(crate) fn violations(resource: &Resource, new: &Value, old: Option<&Value>) 
         (Strategy::Service, _) => services::violations(new, old),
         (Strategy::Data, _) => data::violations(new, old),
         (Strategy::Budget, _) => budgets::violations(new),
+        (Strategy::Runtime, _) => runtimes::violations(new, old),
         (Strategy::Access, _) => access::violations(&resource.kind, new, old),
         (Strategy::Webhooks, _) => admission::violations(&resource.kind, new),
         (Strategy::Definition, _) => crd::violations(new, old),
