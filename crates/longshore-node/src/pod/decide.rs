@@ -434,6 +434,12 @@ pub(crate) fn outlook(desired: &Desired, local: &Local, now: Timestamp) -> Outlo
             }
         }
     }
+    let ephemeral = desired.ephemeral.iter();
+    let new = ephemeral.filter(|c| is_open && local.last(&c.name).is_none());
+    course.due.extend(new.map(|c| AttemptId {
+        container: c.name.clone(),
+        attempt: 0,
+    }));
     match (is_open, has_failed) {
         (false, true) => finished(local, Final::Failed),
         (false, false) => finished(local, Final::Succeeded),
@@ -530,6 +536,9 @@ pub(crate) fn restart_wait(
     let AttemptState::Exited(exit) = &attempts.last()?.state else {
         return None;
     };
+    if desired.is_ephemeral(container) {
+        return None;
+    }
     let is_init = desired.init.iter().any(|c| c.name == container.name);
     let of_pod = match desired.restart {
         RestartPolicy::Never => false,

@@ -7,6 +7,7 @@ pub(crate) mod actor;
 mod adopt;
 mod decide;
 pub(crate) mod directory;
+pub(crate) mod ephemeral;
 mod hooks;
 mod hosts;
 pub(crate) mod model;

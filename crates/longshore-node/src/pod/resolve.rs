@@ -12,7 +12,7 @@ use k8s_openapi::api::core::v1::{Container, Pod};
 use kube::ResourceExt;
 use nix::unistd::{Uid, User, geteuid};
 
-use super::{hosts, runtime, security::user, sysctls, unsupported};
+use super::{ephemeral, hosts, runtime, security::user, sysctls, unsupported};
 use crate::{
     api_server, clock,
     env::{Environment, HostFacts, environment},
@@ -43,6 +43,8 @@ pub(crate) type Specs = BTreeMap<String, ContainerSpec>;
 #[derive(Debug)]
 pub(crate) struct Resolved {
     pub(crate) specs: Specs,
+    /// Why ephemeral containers cannot be made: the others run without them.
+    pub(crate) refused: BTreeMap<String, Refusal>,
     /// What its volumes hold.
     pub(crate) tokens: Tokens,
     /// The namespace of its network, where it has one of its own.
@@ -98,6 +100,7 @@ pub(crate) async fn resolve(
     let mut specs = containers(pod)
         .map(spec)
         .collect::<Result<Specs, Refusal>>()?;
+    let refused = add_ephemeral(shared, pod, (&sources, &volumes, &host), &mut specs);
     if has_network {
         let api_server = shared.network.api_server_of(pod_ip);
         let specs = specs.values_mut();
@@ -107,9 +110,35 @@ pub(crate) async fn resolve(
     let network = network.map_err(|e| Refusal::io("make the network of the pod", &e))?;
     Ok(Resolved {
         specs,
+        refused,
         tokens: sources.into_tokens(),
         network,
     })
+}
+
+/// Adds the ephemeral containers that can be made, and returns why others cannot.
+fn add_ephemeral(
+    shared: &Shared,
+    pod: &Pod,
+    (sources, volumes, host): (&Sources, &BTreeMap<String, PathBuf>, &HostFacts),
+    specs: &mut Specs,
+) -> BTreeMap<String, Refusal> {
+    let mut refused = BTreeMap::new();
+    let Some(pod_spec) = &pod.spec else {
+        return refused;
+    };
+    for container in ephemeral::containers(pod_spec) {
+        let made = match unsupported::in_ephemeral(&container, pod_spec, shared.profile) {
+            Some(refusal) => Err(refusal),
+            None => check_image(shared, &container)
+                .and_then(|()| spec(shared, pod, &container, sources, volumes, host)),
+        };
+        match made {
+            Ok(made) => drop(specs.insert(container.name, made)),
+            Err(refusal) => drop(refused.insert(container.name, refusal)),
+        }
+    }
+    refused
 }
 
 /// The node must be able to do what the pod says.

@@ -411,7 +411,7 @@ async fn on_subresource(
         ("pods", "ephemeralcontainers", "PUT") => {
             let asked = input.decoded()?;
             let change = |pod: &Value| Ok(ephemeral::with_ephemeral_containers(pod, &asked));
-            Ok(rewrite(call, Part::Private, change).await?.respond(call))
+            Ok(rewrite(call, Part::Ephemeral, change).await?.respond(call))
         }
         ("pods", "ephemeralcontainers", "PATCH") => {
             let (patch_type, patch) = input.patch()?;
@@ -419,7 +419,7 @@ async fn on_subresource(
                 let asked = crate::server::patch::apply(patch_type, "Pod", pod, &patch)?;
                 Ok(ephemeral::with_ephemeral_containers(pod, &asked))
             };
-            Ok(rewrite(call, Part::Private, change).await?.respond(call))
+            Ok(rewrite(call, Part::Ephemeral, change).await?.respond(call))
         }
         ("namespaces", "finalize", "PUT") => {
             let asked = input.decoded()?;

@@ -7,6 +7,7 @@ mod data;
 mod jobs;
 mod namespaces;
 mod pod_defaults;
+mod pod_ephemeral;
 mod pod_handlers;
 mod pod_rules;
 mod pod_sysctls;
@@ -24,6 +25,7 @@ use super::{
     registry::{Resource, Strategy},
 };
 
+pub(crate) use pod_defaults::set_defaults as set_pod_defaults;
 pub(crate) use services::{Pool, Refusal, allocate};
 
 /// Completes a new object.
@@ -115,6 +117,11 @@ pub(crate) fn violations(resource: &Resource, new: &Value, old: Option<&Value>) 
             .map_or_else(Vec::new, |custom| custom.violations(new, old)),
         (Strategy::Plain | Strategy::Node | Strategy::Namespace | Strategy::Claim, _) => Vec::new(),
     }
+}
+
+/// What is wrong with the ephemeral containers of a pod; `old` is the stored one.
+pub(crate) fn ephemeral_violations(new: &Value, old: &Value) -> Vec<Cause> {
+    pod_ephemeral::violations(new, old)
 }
 
 /// What is wrong with a new status; `old` is the stored object.

@@ -29,6 +29,8 @@ pub(crate) enum Part {
     Status,
     /// A subresource that has computed the whole object itself.
     Private,
+    /// The same, for a pod that gets ephemeral containers.
+    Ephemeral,
     /// The same, for a pod that gets its node: that is no change of what its author wants, so its generation stays.
     Binding,
 }
@@ -227,7 +229,7 @@ fn prepare(resource: &Resource, part: Part, new: &mut Value, old: &Value) {
             strategy::prepare_update(resource, new, old);
         }
         Part::Status => keep_all_but_status(resource, new, old),
-        Part::Private | Part::Binding => {}
+        Part::Private | Part::Ephemeral | Part::Binding => {}
     }
     let metadata = meta::metadata(new);
     for key in [
@@ -290,6 +292,9 @@ fn validate(resource: &Resource, part: Part, new: &Value, old: &Value) -> Result
     // A schema describes the status too.
     if part == Part::Main || (part == Part::Status && resource.strategy == Strategy::Custom) {
         causes.extend(strategy::violations(resource, new, Some(old)));
+    }
+    if part == Part::Ephemeral {
+        causes.extend(strategy::ephemeral_violations(new, old));
     }
     if part == Part::Status {
         causes.extend(strategy::status_violations(resource, new, old));

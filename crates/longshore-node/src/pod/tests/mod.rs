@@ -1,5 +1,6 @@
 //! A pod in any situation, for the tables of its two pure functions.
 
+mod ephemeral;
 mod hooks;
 mod next_steps;
 mod sidecars;
