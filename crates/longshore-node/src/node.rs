@@ -258,6 +258,7 @@ impl Node {
             ip: HOST_IP.to_string(),
             pod_ip: HOST_IP.to_string(),
             allocatable: register::allocatable(&config),
+            links: Vec::new(),
         };
         let cgroups = Cgroups::find()
             .inspect_err(|why| tracing::info!(%why, "memory limits of containers are not enforced"))

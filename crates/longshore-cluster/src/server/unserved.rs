@@ -70,7 +70,6 @@ const ONLY_STORED: &[&str] = &[
     "priorityclasses.scheduling.k8s.io",
     "replicationcontrollers",
     "resourcequotas",
-    "runtimeclasses.node.k8s.io",
     "storageclasses.storage.k8s.io",
 ];
 

@@ -1,6 +1,7 @@
 //! The life of one pod on this node: collect facts, decide, do it, wait for the next fact.
 
 mod following;
+mod prepared;
 mod probing;
 mod refreshing;
 mod stopping;
@@ -13,7 +14,6 @@ use futures::{StreamExt, future::BoxFuture, stream::FuturesUnordered};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Pod;
 use kube::{ResourceExt, runtime::events::EventType};
-use longshore_api::node::REASON_IMAGE_NOT_MAPPED;
 use longshore_k8s::Backoff;
 use tokio::sync::{OwnedSemaphorePermit, mpsc, watch};
 use tokio_util::sync::CancellationToken;
@@ -27,13 +27,12 @@ use super::{
     publish::{Outcome, PodRef},
     resolve::{Resolved, Specs, resolve},
     shim_link::ShimLink,
-    status,
+    status, sysctls,
 };
 use crate::{
     clock,
     config::{EventVolume, LogsLifetime, PodsLifetime},
     followed::Followers,
-    images::unmapped_note,
     log_book::{ContainerLog, LogBook},
     network,
     node::Shared,
@@ -333,23 +332,6 @@ impl Actor {
         }
     }
 
-    fn learn_prepared(&mut self, result: Result<Resolved, Refusal>, permit: OwnedSemaphorePermit) {
-        let ready = result.and_then(|resolved| {
-            self.specs = resolved.specs;
-            self.keep_tokens(resolved.tokens);
-            self.start_shim(resolved.network)
-                .map_err(|e| Refusal::io("start the shim", &e))
-        });
-        let before = std::mem::replace(&mut self.local.preparation, Preparation::Ready);
-        let Err(refusal) = ready else {
-            self.permit = Some(permit);
-            self.before_shim = before;
-            self.tell_unmapped_images();
-            return;
-        };
-        self.refuse(before, refusal);
-    }
-
     /// The pod cannot start for now. `before` is what was known of its start until this try.
     fn refuse(&mut self, before: Preparation, refusal: Refusal) {
         let (n_before, is_known) = match before {
@@ -373,22 +355,6 @@ impl Actor {
         };
     }
 
-    /// Says, once for each image, that its containers run whatever this machine has.
-    fn tell_unmapped_images(&self) {
-        for image in self.shared.config.images.missing(&self.pod) {
-            if self.shared.is_first_use(image) {
-                tracing::warn!(
-                    image,
-                    namespace = %self.this.namespace,
-                    pod = %self.this.name,
-                    "an image has no entry in images.yaml: its containers run the programs of this machine"
-                );
-                let note = unmapped_note(image);
-                self.announce(EventType::Warning, REASON_IMAGE_NOT_MAPPED, note);
-            }
-        }
-    }
-
     fn start_shim(&mut self, network: Option<OwnedFd>) -> std::io::Result<()> {
         if self.link.is_none() {
             self.link = Some(ShimLink::start(
@@ -397,6 +363,7 @@ impl Actor {
                 &self.dir,
                 self.desired.grace,
                 network,
+                sysctls::settings(&self.pod),
             )?);
             self.local.has_shim = true;
         }

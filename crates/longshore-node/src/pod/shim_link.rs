@@ -43,13 +43,14 @@ pub(crate) struct ShimLink {
 
 impl ShimLink {
     /// Starts the pod's shim. The connection is made before, so that neither side waits for the other.
-    /// `network` is the namespace of the pod's network, where it has one.
+    /// `network` is the namespace of the pod's network, where it has one; there, the shim has these settings of the kernel.
     pub(crate) fn start(
         forks: &ShimForks,
         lifetime: PodsLifetime,
         dir: &Path,
         grace: Duration,
         network: Option<OwnedFd>,
+        settings: Vec<String>,
     ) -> io::Result<Self> {
         drop(fs::remove_file(dir.join(SOCKET)));
         let listener = with_socket(dir, UnixListener::bind)?;
@@ -66,7 +67,8 @@ impl ShimLink {
         // Nothing is written to it: what holds it are the shim, and the inits that are forks of the shim.
         let (end, stdout) = io::pipe()?;
         let dir = dir.display().to_string();
-        let words = [dir, on_loss.to_owned(), grace.as_secs().to_string()];
+        let mut words = vec![dir, on_loss.to_owned(), grace.as_secs().to_string()];
+        words.extend(settings);
         let streams = [listener.as_fd(), stdout.as_fd(), log.as_fd()];
         forks.fork(&words, streams, network.as_ref().map(AsFd::as_fd))?;
         drop(stdout);

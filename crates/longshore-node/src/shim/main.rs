@@ -8,7 +8,7 @@ use std::{
         fd::{AsFd, OwnedFd},
         unix::net::UnixListener,
     },
-    path::PathBuf,
+    path::{Path, PathBuf},
     process::ExitCode,
     time::Duration,
 };
@@ -38,6 +38,7 @@ use super::{
     protocol::{AttemptId, Command, ContainerSpec, Report},
     record::{Record, SOCKET},
     running::{Part, Running},
+    sysctls,
 };
 use crate::{clock, network, profile::Profile};
 
@@ -55,8 +56,8 @@ const RETRY_RECORD: Duration = Duration::from_secs(1);
 
 /// The entry point behind the hidden subcommand of [`NodeConfig::shim_command`](crate::NodeConfig).
 ///
-/// Arguments: `POD_DIR die|stay GRACE_SECONDS` with the listening socket as standard input, or `fork ROOM` with a socket
-/// to the node, for a process that forks those, or `probe full|user SCRATCH_DIR`, or
+/// Arguments: `POD_DIR die|stay GRACE_SECONDS [SYSCTL=VALUE…]` with the listening socket as standard input, or
+/// `fork ROOM` with a socket to the node, for a process that forks those, or `probe full|user SCRATCH_DIR`, or
 /// `enter|enter-terminal INIT_PID COMMAND…`, or `network full|user die|stay [PID]`; in front of them there may be the one
 /// of [`with_open_files`]. Must be called before the process has a second thread.
 pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
@@ -138,10 +139,16 @@ fn fork_shims() -> io::Result<()> {
 
 /// Is the shim of a pod, in the pod's network where it has one of its own.
 fn run(words: &[&str], network: Option<OwnedFd>) -> io::Result<()> {
-    let [pod_dir, on_loss @ (ARG_DIE | ARG_STAY), grace] = words else {
+    let [
+        pod_dir,
+        on_loss @ (ARG_DIE | ARG_STAY),
+        grace,
+        settings @ ..,
+    ] = words
+    else {
         return Err(io::Error::new(
             io::ErrorKind::InvalidInput,
-            format!("expected POD_DIR die|stay GRACE_SECONDS, got {words:?}"),
+            format!("expected POD_DIR die|stay GRACE_SECONDS [SYSCTL=VALUE…], got {words:?}"),
         ));
     };
     let grace = grace
@@ -153,10 +160,25 @@ fn run(words: &[&str], network: Option<OwnedFd>) -> io::Result<()> {
         OnLoss::Stay
     };
     let own = match network {
-        Some(network) => OwnIds::in_network(network)?,
+        Some(network) => in_network(network, settings)
+            .inspect_err(|error| tell_failure(Path::new(pod_dir), error))?,
         None => OwnIds::current(),
     };
     Shim::new(pod_dir.into(), on_loss, grace, own)?.run()
+}
+
+fn in_network(network: OwnedFd, settings: &[&str]) -> io::Result<OwnIds> {
+    let own = OwnIds::in_network(network)?;
+    sysctls::set(settings)?;
+    Ok(own)
+}
+
+/// Tells the node why there is no shim. Nobody shall find its socket once the node knows.
+fn tell_failure(pod_dir: &Path, error: &io::Error) {
+    drop(std::fs::remove_file(pod_dir.join(SOCKET)));
+    if let Ok(listener) = io::stdin().as_fd().try_clone_to_owned() {
+        fork_server::refuse(listener, error);
+    }
 }
 
 /// An argument that goes in front of the others: containers and probes have this soft limit of open files, whatever limit

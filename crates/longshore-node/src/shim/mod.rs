@@ -26,6 +26,7 @@ mod proc_file;
 mod program;
 mod rootfs;
 mod running;
+mod sysctls;
 mod terminal;
 
 pub(crate) use exec_target::ExecTarget;

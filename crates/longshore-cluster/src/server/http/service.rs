@@ -142,10 +142,7 @@ where
     if !is_in_scope(&served.resource, &path) {
         return Err(ApiError::no_such_resource());
     }
-    let carrier = match path.subresource {
-        None => Carrier::of(&mut parts, &query)?,
-        Some(_) => Carrier::Body,
-    };
+    let carrier = Carrier::of(&mut parts, &query, path.subresource.as_deref())?;
     let way_in = WayIn::of(&served.resource, path.subresource.as_deref());
     let call = call(server, user, served, &path, query, &parts)?;
     if let Some(way_in) = way_in {
@@ -414,7 +411,7 @@ async fn on_subresource(
         ("pods", "ephemeralcontainers", "PUT") => {
             let asked = input.decoded()?;
             let change = |pod: &Value| Ok(ephemeral::with_ephemeral_containers(pod, &asked));
-            Ok(rewrite(call, Part::Private, change).await?.respond(call))
+            Ok(rewrite(call, Part::Ephemeral, change).await?.respond(call))
         }
         ("pods", "ephemeralcontainers", "PATCH") => {
             let (patch_type, patch) = input.patch()?;
@@ -422,7 +419,7 @@ async fn on_subresource(
                 let asked = crate::server::patch::apply(patch_type, "Pod", pod, &patch)?;
                 Ok(ephemeral::with_ephemeral_containers(pod, &asked))
             };
-            Ok(rewrite(call, Part::Private, change).await?.respond(call))
+            Ok(rewrite(call, Part::Ephemeral, change).await?.respond(call))
         }
         ("namespaces", "finalize", "PUT") => {
             let asked = input.decoded()?;

@@ -60,6 +60,8 @@ pub(crate) enum Strategy {
     Budget,
     /// Grants rights: a role, or a binding of one.
     Access,
+    /// How a node runs pods.
+    Runtime,
     /// A configuration of admission webhooks.
     Webhooks,
     /// A CustomResourceDefinition.

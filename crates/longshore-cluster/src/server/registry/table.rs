@@ -287,7 +287,7 @@ fn workloads() -> Vec<Resource> {
         cluster("scheduling.k8s.io/v1", "priorityclasses", "PriorityClass")
             .short(&["pc"])
             .generation(),
-        cluster("node.k8s.io/v1", "runtimeclasses", "RuntimeClass"),
+        cluster("node.k8s.io/v1", "runtimeclasses", "RuntimeClass").strategy(Strategy::Runtime),
     ]
 }
 

@@ -7,9 +7,12 @@ mod data;
 mod jobs;
 mod namespaces;
 mod pod_defaults;
+mod pod_ephemeral;
 mod pod_handlers;
 mod pod_rules;
+mod pod_sysctls;
 mod pods;
+mod runtimes;
 mod services;
 mod workloads;
 
@@ -22,6 +25,7 @@ use super::{
     registry::{Resource, Strategy},
 };
 
+pub(crate) use pod_defaults::set_defaults as set_pod_defaults;
 pub(crate) use services::{Pool, Refusal, allocate};
 
 /// Completes a new object.
@@ -47,7 +51,7 @@ pub(crate) fn prepare_create(resource: &Resource, object: &mut Value) {
         Strategy::Access => access::set_defaults(object),
         Strategy::Webhooks => admission::set_defaults(&resource.kind, object),
         Strategy::Definition => crd::prepare_create(object),
-        Strategy::Plain | Strategy::Node | Strategy::Custom => {}
+        Strategy::Plain | Strategy::Node | Strategy::Runtime | Strategy::Custom => {}
     }
 }
 
@@ -75,7 +79,7 @@ pub(crate) fn prepare_update(resource: &Resource, new: &mut Value, old: &Value) 
         Strategy::Access => access::set_defaults(new),
         Strategy::Definition => crd::prepare_update(new),
         Strategy::Plain | Strategy::Node | Strategy::Claim => {}
-        Strategy::Budget | Strategy::Custom => {}
+        Strategy::Budget | Strategy::Runtime | Strategy::Custom => {}
     }
 }
 
@@ -89,7 +93,8 @@ pub(crate) fn set_defaults(resource: &Resource, object: &mut Value, old: Option<
         Strategy::Workload => workloads::set_defaults(&resource.kind, object),
         Strategy::Access => access::set_defaults(object),
         Strategy::Plain | Strategy::Node | Strategy::Namespace | Strategy::Claim => {}
-        Strategy::Budget | Strategy::Webhooks | Strategy::Definition | Strategy::Custom => {}
+        Strategy::Budget | Strategy::Runtime | Strategy::Webhooks => {}
+        Strategy::Definition | Strategy::Custom => {}
     }
 }
 
@@ -102,6 +107,7 @@ pub(crate) fn violations(resource: &Resource, new: &Value, old: Option<&Value>) 
         (Strategy::Service, _) => services::violations(new, old),
         (Strategy::Data, _) => data::violations(new, old),
         (Strategy::Budget, _) => budgets::violations(new),
+        (Strategy::Runtime, _) => runtimes::violations(new, old),
         (Strategy::Access, _) => access::violations(&resource.kind, new, old),
         (Strategy::Webhooks, _) => admission::violations(&resource.kind, new),
         (Strategy::Definition, _) => crd::violations(new, old),
@@ -111,6 +117,11 @@ pub(crate) fn violations(resource: &Resource, new: &Value, old: Option<&Value>) 
             .map_or_else(Vec::new, |custom| custom.violations(new, old)),
         (Strategy::Plain | Strategy::Node | Strategy::Namespace | Strategy::Claim, _) => Vec::new(),
     }
+}
+
+/// What is wrong with the ephemeral containers of a pod; `old` is the stored one.
+pub(crate) fn ephemeral_violations(new: &Value, old: &Value) -> Vec<Cause> {
+    pod_ephemeral::violations(new, old)
 }
 
 /// What is wrong with a new status; `old` is the stored object.

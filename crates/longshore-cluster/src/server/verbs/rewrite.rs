@@ -29,6 +29,10 @@ pub(crate) enum Part {
     Status,
     /// A subresource that has computed the whole object itself.
     Private,
+    /// The same, for a pod that gets ephemeral containers.
+    Ephemeral,
+    /// The same, for a pod that gets its node: that is no change of what its author wants, so its generation stays.
+    Binding,
 }
 
 /// The outcome of a write.
@@ -225,7 +229,7 @@ fn prepare(resource: &Resource, part: Part, new: &mut Value, old: &Value) {
             strategy::prepare_update(resource, new, old);
         }
         Part::Status => keep_all_but_status(resource, new, old),
-        Part::Private => {}
+        Part::Private | Part::Ephemeral | Part::Binding => {}
     }
     let metadata = meta::metadata(new);
     for key in [
@@ -241,7 +245,7 @@ fn prepare(resource: &Resource, part: Part, new: &mut Value, old: &Value) {
     }
     let is_counted = meta::spec_differs(new, old)
         || (resource.counts_status() && new["status"] != old["status"]);
-    if resource.has_generation && is_counted {
+    if resource.has_generation && is_counted && part != Part::Binding {
         meta::count_generation(new);
     }
 }
@@ -288,6 +292,9 @@ fn validate(resource: &Resource, part: Part, new: &Value, old: &Value) -> Result
     // A schema describes the status too.
     if part == Part::Main || (part == Part::Status && resource.strategy == Strategy::Custom) {
         causes.extend(strategy::violations(resource, new, Some(old)));
+    }
+    if part == Part::Ephemeral {
+        causes.extend(strategy::ephemeral_violations(new, old));
     }
     if part == Part::Status {
         causes.extend(strategy::status_violations(resource, new, old));
