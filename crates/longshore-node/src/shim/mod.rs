@@ -27,6 +27,7 @@ mod program;
 mod rootfs;
 mod running;
 mod terminal;
+mod tree;
 
 pub(crate) use exec_target::ExecTarget;
 pub(crate) use fork_server::{ARG_FORK, N_STREAMS};
