@@ -7,6 +7,7 @@ mod clients;
 mod credentials;
 mod files;
 mod guard;
+mod kubeconfig;
 mod steady;
 pub(crate) mod upgrade;
 pub(crate) mod websocket;
