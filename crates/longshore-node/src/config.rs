@@ -24,6 +24,8 @@ pub struct NodeConfig {
     pub images: ImageMap,
     /// What happens with images that the map does not have.
     pub unmapped_images: UnmappedImages,
+    /// What happens with pods whose PersistentVolumeClaims do not exist.
+    pub missing_claims: MissingClaims,
     /// What happens to pods when the node goes away.
     pub lifetime: PodsLifetime,
     /// How long logs stay.
@@ -68,6 +70,7 @@ impl NodeConfig {
             shim_command,
             images: ImageMap::default(),
             unmapped_images: UnmappedImages::Run,
+            missing_claims: MissingClaims::Wait,
             lifetime: PodsLifetime::DieWithNode,
             logs: LogsLifetime::UntilPodDeleted,
             events: EventVolume::Problems,
@@ -87,6 +90,15 @@ impl NodeConfig {
 /// How many processors this process may use.
 pub(crate) fn n_processors() -> usize {
     std::thread::available_parallelism().map_or(1, usize::from)
+}
+
+/// What happens with pods whose PersistentVolumeClaims do not exist.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MissingClaims {
+    /// They wait for the claims, as on Kubernetes.
+    Wait,
+    /// They get directories all the same: where no user could make the claims.
+    Make,
 }
 
 /// What happens to pods when the node goes away.

@@ -23,7 +23,7 @@ use kube::{
     },
 };
 use tokio::{
-    sync::{OwnedSemaphorePermit, Semaphore, mpsc, watch},
+    sync::{Notify, OwnedSemaphorePermit, Semaphore, mpsc, watch},
     task::JoinSet,
 };
 use tokio_util::sync::CancellationToken;
@@ -31,6 +31,7 @@ use tokio_util::sync::CancellationToken;
 use crate::{
     addresses::{Addresses, Pool},
     cgroups::Cgroups,
+    claims,
     config::{LogsLifetime, NodeConfig, PodsLifetime},
     env::HostFacts,
     followed::Followed,
@@ -90,6 +91,8 @@ pub(crate) struct Shared {
     pub(crate) cgroups: Option<Cgroups>,
     /// The objects that volumes of running pods show.
     pub(crate) followed: Arc<Followed>,
+    /// Told when a pod no longer uses its claims.
+    pub(crate) claims_are_left: Notify,
     starts: Arc<Semaphore>,
     recorder: Recorder,
     pub(crate) network: Arc<Network>,
@@ -119,6 +122,11 @@ impl std::fmt::Debug for Shared {
 impl Shared {
     pub(crate) fn pods_dir(&self) -> PathBuf {
         self.config.root.join("pods")
+    }
+
+    /// The directory of all claims.
+    pub(crate) fn volumes_dir(&self) -> PathBuf {
+        self.config.root.join("volumes")
     }
 
     pub(crate) fn logs_dir(&self, pod: &PodRef) -> PathBuf {
@@ -268,6 +276,7 @@ impl Node {
             powers: Powers::of_this_process(profile),
             cgroups,
             followed: Arc::default(),
+            claims_are_left: Notify::new(),
             network,
             starts: Arc::new(Semaphore::new(config.n_concurrent_starts.max(1))),
             recorder: Recorder::new(client.clone(), reporter),
@@ -327,6 +336,7 @@ impl Node {
         tokio::join!(
             Box::pin(registration),
             Box::pin(network),
+            Box::pin(claims::collect(Arc::clone(shared), shutdown.clone())),
             Box::pin(self.run_pods(shutdown))
         );
         shared.shims.stop().await;
@@ -500,6 +510,7 @@ impl Pods {
             Ok(uid) => {
                 self.shared.network.forget(&uid);
                 self.shared.addresses.release(&uid);
+                self.shared.claims_are_left.notify_one();
                 if let Some(mailbox) = self.actors.remove(&uid) {
                     self.shared
                         .books()

@@ -26,7 +26,7 @@ use longshore_cluster::{
 };
 use longshore_kit::{CountRequests, Metrics, Tasks};
 use longshore_node::{
-    ImageMap, Node, NodeConfig, PodsLifetime, UnmappedImages, shim, take_successes,
+    ImageMap, MissingClaims, Node, NodeConfig, PodsLifetime, UnmappedImages, shim, take_successes,
 };
 use longshore_object_store::Storage;
 use longshore_podops::PodMeasures;
@@ -174,6 +174,10 @@ impl LocalCluster {
         config.pod_network = pod_network;
         config.lifetime = lifetime.of_pods();
         config.api_server = listening.as_ref().map(Listening::address);
+        if listening.is_none() {
+            // Without an API server, users cannot make the claims that their pods name.
+            config.missing_claims = MissingClaims::Make;
+        }
         let node = Node::new(client(&cluster, "node", metrics), config).await;
         let node = node.map_err(|source| CliError::engine("the process node", source))?;
         tracing::info!(profile = %node.profile(), ?lifetime, "process node");

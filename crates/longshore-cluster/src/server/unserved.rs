@@ -73,6 +73,10 @@ const ONLY_STORED: &[&str] = &[
     "storageclasses.storage.k8s.io",
 ];
 
+/// Labels of a namespace that say what its pods may be.
+const POD_SECURITY: &str = "pod-security.kubernetes.io/";
+const POD_SECURITY_MODES: [&str; 3] = ["enforce", "warn", "audit"];
+
 /// The answer to a request for a resource that is not served.
 pub(crate) fn answer(registry: &Registry, path: &ResourcePath) -> Result<Response<ApiBody>> {
     match resource(path) {
@@ -129,12 +133,29 @@ pub(crate) fn warnings(resource: &Resource, object: &Value) -> Vec<String> {
         };
         return versions.filter_map(of_version).collect();
     }
+    if resource.qualified() == "namespaces" {
+        return pod_security(object).into_iter().collect();
+    }
     if ONLY_STORED.contains(&resource.qualified().as_str()) {
         return vec![format!(
             "{kind} objects are only stored: no controller of this cluster acts on them"
         )];
     }
     Vec::new()
+}
+
+/// What the labels of Pod Security ask for, which nothing here looks at. The level `privileged` asks for nothing.
+fn pod_security(namespace: &Value) -> Option<String> {
+    let labels = namespace.pointer("/metadata/labels");
+    let asks = POD_SECURITY_MODES.iter().filter_map(|mode| {
+        let label = format!("{POD_SECURITY}{mode}");
+        let level = labels?.get(&label)?.as_str()?;
+        (level != "privileged").then(|| format!("{label}={level}"))
+    });
+    let asks = asks.collect::<Vec<_>>().join(", ");
+    (!asks.is_empty()).then(|| {
+        format!("this cluster does not enforce Pod Security, and pods of this namespace may do more than it says: {asks}")
+    })
 }
 
 fn not_enforced(place: &str, n_rules: usize) -> String {
@@ -163,6 +184,47 @@ mod tests {
         for name in ONLY_STORED {
             assert!(served.iter().any(|it| it == name), "{name} is not served");
         }
+    }
+
+    #[test]
+    fn levels_of_pod_security_are_said_not_to_be_enforced() {
+        let registry = Registry::built_in(1);
+        let resource = registry.find("", "v1", "namespaces").unwrap();
+        let secure = |labels: &[(&str, &str)]| {
+            let labels = labels
+                .iter()
+                .map(|(mode, level)| (format!("pod-security.kubernetes.io/{mode}"), *level));
+            let labels: std::collections::BTreeMap<String, &str> = labels.collect();
+            serde_json::json!({"metadata": {"labels": labels}})
+        };
+        for (labels, expected) in [
+            (vec![], None),
+            (vec![("enforce", "privileged")], None),
+            (vec![("enforce-version", "latest")], None),
+            (
+                vec![("enforce", "restricted")],
+                Some("pod-security.kubernetes.io/enforce=restricted"),
+            ),
+            (
+                vec![
+                    ("enforce", "privileged"),
+                    ("warn", "baseline"),
+                    ("audit", "baseline"),
+                ],
+                Some(
+                    "pod-security.kubernetes.io/warn=baseline, pod-security.kubernetes.io/audit=baseline",
+                ),
+            ),
+        ] {
+            let warnings = warnings(&resource.resource, &secure(&labels));
+            let warning = expected.map(|asks| {
+                format!(
+                    "this cluster does not enforce Pod Security, and pods of this namespace may do more than it says: {asks}"
+                )
+            });
+            assert_eq!(warnings, Vec::from_iter(warning), "{labels:?}");
+        }
+        assert!(warnings(&resource.resource, &serde_json::json!({})).is_empty());
     }
 
     #[test]

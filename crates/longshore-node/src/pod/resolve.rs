@@ -14,7 +14,7 @@ use nix::unistd::{Uid, User, geteuid};
 
 use super::{ephemeral, hosts, runtime, security::user, sysctls, unsupported};
 use crate::{
-    api_server, clock,
+    api_server, claims, clock,
     env::{Environment, HostFacts, environment},
     images::{Image, RootFs, image_refusal},
     network,
@@ -79,7 +79,10 @@ pub(crate) async fn resolve(
         links: links.map_err(|e| Refusal::io("find the Services of the pod's namespace", &e))?,
         ..host_facts(shared, pod_ip)
     };
-    let claims = shared.config.root.join("volumes");
+    tokio::time::timeout(READ_TIMEOUT, claims::hold(shared, pod, dir))
+        .await
+        .map_err(|e| Refusal::machine(format!("cannot read the pod's claims: {e}")))??;
+    let claims = shared.volumes_dir();
     let store = volumes::Store {
         pod_dir: dir,
         claims: &claims,
@@ -163,7 +166,7 @@ pub(crate) async fn refresh(
     known: &Tokens,
 ) -> Result<(Tokens, Vec<Refusal>), Refusal> {
     let sources = read_sources(shared, pod, known).await?;
-    let claims = shared.config.root.join("volumes");
+    let claims = shared.volumes_dir();
     let missing = volumes::refresh(&volumes::Store {
         pod_dir: dir,
         claims: &claims,

@@ -24,7 +24,7 @@ use super::{
     layers::Rights,
     program,
     protocol::{ContainerSpec, Sandbox, UserSpec},
-    rootfs,
+    rootfs, tree,
 };
 
 /// The steps before a program are a handful of shallow functions.
@@ -47,7 +47,7 @@ pub(super) fn run(spec: &ContainerSpec, scratch: &Path, own: OwnIds, pipes: &Chi
     };
     let report = supervise(program, shim);
     if shim.is_some() {
-        kill_children();
+        tree::kill_children();
     }
     let code = match report {
         InitReport::Exited(code) => code,
@@ -211,27 +211,6 @@ fn reap(program: Pid) -> Option<InitReport> {
             Ok(_) => {}
         }
     }
-}
-
-/// Kills every child, then the orphans that become our children, until none is left.
-pub(super) fn kill_children() {
-    loop {
-        for child in children() {
-            let _ = kill(child, Signal::SIGKILL);
-        }
-        match waitpid(Pid::from_raw(-1), None) {
-            Ok(_) | Err(Errno::EINTR) => {}
-            Err(_) => return,
-        }
-    }
-}
-
-fn children() -> Vec<Pid> {
-    let list = fs::read_to_string("/proc/thread-self/children").unwrap_or_default();
-    list.split_whitespace()
-        .filter_map(|pid| pid.parse().ok())
-        .map(Pid::from_raw)
-        .collect()
 }
 
 fn tell(pipes: &ChildPipes, report: &InitReport) {

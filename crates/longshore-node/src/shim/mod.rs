@@ -28,6 +28,7 @@ mod rootfs;
 mod running;
 mod sysctls;
 mod terminal;
+mod tree;
 
 pub(crate) use exec_target::ExecTarget;
 pub(crate) use fork_server::{ARG_FORK, N_STREAMS};

@@ -216,7 +216,7 @@ pub struct RootSpec {
     pub base: PathBuf,
     /// The host name inside.
     pub hostname: String,
-    /// Whether the root (not the volumes) refuses writes.
+    /// Whether everything except the volumes, `/dev` and `/proc` refuses writes.
     pub read_only: bool,
     /// Files and directories of the host that the container must not see.
     pub hide: Vec<PathBuf>,

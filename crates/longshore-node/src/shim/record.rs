@@ -127,8 +127,8 @@ impl Record {
     /// Every record of a pod, by container and attempt.
     pub(crate) fn load_all(pod_dir: &Path) -> io::Result<Vec<Self>> {
         let mut all = Vec::new();
-        for container in names(&pod_dir.join("containers"))? {
-            for attempt in names(&pod_dir.join("containers").join(&container))? {
+        for container in names(&attempts_dir(pod_dir))? {
+            for attempt in names(&attempts_dir(pod_dir).join(&container))? {
                 let Ok(attempt) = attempt.parse() else {
                     continue;
                 };
@@ -184,10 +184,14 @@ pub(crate) fn lost_exit(started: Option<&Started>) -> Exit {
     }
 }
 
+/// The directory of all attempts of a pod, which the first one makes.
+pub(crate) fn attempts_dir(pod_dir: &Path) -> PathBuf {
+    pod_dir.join("containers")
+}
+
 /// The directory of one attempt: its record, its writable layer, its termination message.
 pub(crate) fn attempt_dir(pod_dir: &Path, id: &AttemptId) -> PathBuf {
-    pod_dir
-        .join("containers")
+    attempts_dir(pod_dir)
         .join(&id.container)
         .join(id.attempt.to_string())
 }

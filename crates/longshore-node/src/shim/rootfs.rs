@@ -22,7 +22,7 @@ use nix::{
 
 use super::{
     layers::{Layers, Rights},
-    mounts::{bind, ensure_mount_point, host_mounts, set_read_only},
+    mounts::{bind, ensure_mount_point, host_mounts, set_read_only, set_tree_read_only},
     protocol::{MountSpec, RootSpec},
 };
 
@@ -95,7 +95,7 @@ pub(super) fn enter(spec: &RootSpec, rights: Rights, scratch: &Path) -> Result<(
     umount2(old, MntFlags::MNT_DETACH).at("let go of", old)?;
     fs::remove_dir(old).at("remove", old)?;
     if spec.read_only {
-        set_read_only(slash, false).at("make read-only", slash)?;
+        freeze(&volumes)?;
     }
     sethostname(&spec.hostname).at("set the host name in", slash)
 }
@@ -123,6 +123,21 @@ fn resolve(mounts: &[MountSpec]) -> Result<Vec<MountSpec>> {
     }
     all.sort_by_key(|m| m.target.components().count());
     Ok(all)
+}
+
+/// Makes the whole tree read-only, except the volumes that are not and what a runtime leaves writable: processes,
+/// devices and shared memory.
+fn freeze(volumes: &[MountSpec]) -> Result<()> {
+    let slash = Path::new("/");
+    let mut kept = vec![PathBuf::from("/dev"), PathBuf::from("/proc")];
+    for volume in volumes {
+        let at = fs::canonicalize(&volume.target).at("find again the volume at", &volume.target)?;
+        // A volume there covers nothing, and everything would be below it.
+        if at != slash {
+            kept.push(at);
+        }
+    }
+    set_tree_read_only(&kept).at("make read-only", slash)
 }
 
 /// Puts nothing in the place of what a container must not see.

@@ -1,6 +1,8 @@
 //! Integration tests of the process node: real shims, real processes, an embedded cluster.
 
 #[cfg(test)]
+mod claims;
+#[cfg(test)]
 mod configured;
 #[cfg(test)]
 mod ephemeral;

@@ -351,14 +351,42 @@ fn every_user_may_use_the_devices_and_root_mounts_none_of_them() {
 }
 
 #[test]
-fn a_read_only_root_still_has_writable_volumes() {
+fn a_read_only_root_has_nothing_writable_but_volumes_and_devices() {
     in_mount_profiles(|profile| {
         let mut rig = Rig::start(profile, "stay");
-        let mut spec = rig.shell("touch /longshore-root && exit 9; touch /dev/shm/x && exit 0");
-        if let Sandbox::Full(root) | Sandbox::User(root) = &mut spec.sandbox {
-            root.read_only = true;
+        let script = "\
+            for dir in / /tmp /tmp/deep /run /etc /usr /var /var/tmp /home /frozen /data/frozen; do \
+            touch $dir/longshore-x 2>/dev/null && echo $dir; done; \
+            touch /data/x /tmp/deep/work/x /dev/shm/x && echo y > /dev/null && echo y > /proc/self/comm";
+        let mut spec = rig.shell(script);
+        let (Sandbox::Full(root) | Sandbox::User(root)) = &mut spec.sandbox else {
+            unreachable!("a profile with mounts");
+        };
+        root.read_only = true;
+        for (target, read_only) in [
+            ("/data", false),
+            ("/data/frozen", true),
+            ("/tmp/deep/work", false),
+            ("/frozen", true),
+        ] {
+            let source = rig.path().join(target.replace('/', "_"));
+            std::fs::create_dir(&source).expect("a volume");
+            std::fs::set_permissions(&source, std::os::unix::fs::PermissionsExt::from_mode(0o777))
+                .expect("its mode");
+            root.mounts.push(MountSpec {
+                within: None,
+                source,
+                target: target.into(),
+                read_only,
+            });
         }
-        assert_eq!(rig.run_to_end(spec).code, 0);
+        let exit = rig.run_to_end(spec);
+        assert_eq!(
+            (exit.code, rig.output()),
+            (0, String::new()),
+            "{}",
+            exit.message
+        );
     });
 }
 

@@ -144,6 +144,14 @@ impl Rig {
         spec
     }
 
+    /// Runs a script beside the program of a container, as the node does.
+    pub(crate) fn enter(&self, init: i32, script: &str) -> Child {
+        let mut command = Process::new(env!("CARGO_BIN_EXE_longshore-shim"));
+        command.args(["enter", &init.to_string(), "sh", "-c", script]);
+        as_user_of(self.profile, &mut command);
+        command.spawn().expect("the command starts")
+    }
+
     pub(crate) fn log(&self) -> PathBuf {
         self.path().join("log/0.log")
     }

@@ -162,6 +162,11 @@ impl Step<'_> {
             )));
             return self.wait();
         }
+        if pods::phase(pod) == "Pending" {
+            // Else it would wait for ever for a claim that was deleted.
+            let claims = &self.observed.claims;
+            requests.extend(build::missing_claims(self.desired, ordinal, claims));
+        }
         if self.is_available(pod) {
             Flow::On
         } else {

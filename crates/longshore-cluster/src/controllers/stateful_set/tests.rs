@@ -62,7 +62,11 @@ fn pod(ordinal: usize, revision: &str, state: &str) -> Pod {
             "ownerReferences": [{"apiVersion": "apps/v1", "kind": "StatefulSet", "name": "web", "uid": "u", "controller": true}],
         },
         "status": {
-            "phase": if state == "failed" { "Failed" } else { "Running" },
+            "phase": match state {
+                "failed" => "Failed",
+                "waits" => "Pending",
+                _ => "Running",
+            },
             "conditions": [{"type": "Ready", "status": is_ready, "lastTransitionTime": "2026-01-01T00:00:00Z"}],
         },
     }))
@@ -206,6 +210,31 @@ fn pods_are_replaced_from_the_last_one_on() {
             ("as it was", vec![pod(1, NEW, "ready")], vec!["+web-0:old"]),
         ],
     );
+}
+
+/// As the controller of Kubernetes does for pods in phase `Pending`.
+#[test]
+fn a_claim_that_was_deleted_is_made_again_for_a_pod_that_waits() {
+    let templates = json!([{"metadata": {"name": "data"}, "spec": {}}]);
+    let set = set(1, json!({"volumeClaimTemplates": templates}));
+    for (state, expected) in [("waits", vec!["data-web-0"]), ("ready", vec![])] {
+        let observed = Observed {
+            pods: vec![pod(0, NEW, state)],
+            revisions: revisions(),
+            claims: Vec::new(),
+            now: Timestamp::UNIX_EPOCH,
+        };
+        let plan = decide(&set, &observed);
+        let made = plan.requests.iter().filter_map(|request| match request {
+            Request::Create {
+                target: Target::Claim,
+                object,
+            } => object["metadata"]["name"].as_str(),
+            Request::Create { .. } | Request::Delete { .. } | Request::Patch { .. } => None,
+            Request::PatchStatus { .. } | Request::Announce(_) => None,
+        });
+        assert_eq!(made.collect::<Vec<_>>(), expected, "{state}");
+    }
 }
 
 #[test]

@@ -1,12 +1,15 @@
 //! What a user may do: role-based access control, as kube-apiserver evaluates it.
 //!
-//! `attributes` says what a request asks for, `policy` and `rules` decide (both pure), `index` keeps the policy up with
-//! the stored objects. `impersonation` finds the user in whose name a request acts, `escalation` keeps users from
-//! granting what they do not hold, `reviews` answers questions about permissions. `bootstrap` stores the roles that
-//! every cluster has; `reconcile` (pure) says what is missing of them.
+//! `attributes` says what a request asks for, `policy`, `rules` and `coverage` decide (all pure), `index` keeps the
+//! policy up with the stored objects. `impersonation` finds the user in whose name a request acts, `escalation` keeps
+//! users from granting what they do not hold, `reviews` answers questions about permissions. `bootstrap` stores the roles
+//! that every cluster has; `reconcile` (pure) says what is missing of them.
 
 mod attributes;
 mod bootstrap;
+mod coverage;
+#[cfg(test)]
+mod coverage_tests;
 mod escalation;
 mod impersonation;
 mod index;

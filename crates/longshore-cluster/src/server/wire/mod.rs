@@ -10,6 +10,7 @@ mod clients;
 mod credentials;
 mod files;
 mod guard;
+mod kubeconfig;
 mod pace;
 mod peers;
 mod refusals;
