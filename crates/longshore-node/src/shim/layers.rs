@@ -10,7 +10,10 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use nix::mount::{MsFlags, mount};
+use nix::{
+    errno::Errno,
+    mount::{MsFlags, mount},
+};
 
 use super::mounts::{bind, set_read_only};
 
@@ -103,14 +106,7 @@ impl<'a> Layers<'a> {
             }
             Rights::User => options.push(",userxattr"),
         }
-        let options = Some(options.as_os_str());
-        Ok(mount(
-            Some("overlay"),
-            target,
-            Some("overlay"),
-            MsFlags::empty(),
-            options,
-        )?)
+        mount_overlay(target, options)
     }
 
     fn new_directory(&mut self, kind: &str) -> io::Result<PathBuf> {
@@ -120,6 +116,32 @@ impl<'a> Layers<'a> {
         fs::create_dir_all(&dir)?;
         Ok(dir)
     }
+}
+
+/// Mounts an overlay that nobody wants to have again after a crash of the machine.
+///
+/// Without `volatile` (Linux 5.10), the kernel writes the whole file system of the upper layer to its disk when the overlay
+/// is unmounted: the end of each container would wait for what all others have written, and for all that other programs
+/// have, although nobody reads the layer any more.
+fn mount_overlay(target: &Path, mut options: OsString) -> io::Result<()> {
+    let overlay = |options: &OsString| {
+        let options = Some(options.as_os_str());
+        mount(
+            Some("overlay"),
+            target,
+            Some("overlay"),
+            MsFlags::empty(),
+            options,
+        )
+    };
+    let synced = options.clone();
+    options.push(",volatile");
+    let mounted = match overlay(&options) {
+        // The kernel does not know the option, or something else is wrong, of which it then says the same again.
+        Err(Errno::EINVAL) => overlay(&synced),
+        mounted => mounted,
+    };
+    Ok(mounted?)
 }
 
 /// Removes the layers of a container that has ended. What cannot be removed now goes with the pod's directory.

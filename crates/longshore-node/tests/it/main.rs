@@ -3,6 +3,8 @@
 #[cfg(test)]
 mod configured;
 #[cfg(test)]
+mod cost;
+#[cfg(test)]
 mod full_disk;
 #[cfg(test)]
 mod hooks;
