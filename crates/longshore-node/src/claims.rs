@@ -30,7 +30,7 @@ use longshore_k8s::names::is_subdomain;
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
 
-use crate::{config::MissingClaims, node::Shared, refusal::Refusal, shim::record};
+use crate::{config::MissingClaims, node::Shared, refusal::Refusal, shim::record::Record};
 
 /// A claim that goes is looked at again after this time at the latest. The end of a pod is noticed at once.
 const AGAIN: Duration = Duration::from_secs(10);
@@ -64,7 +64,7 @@ pub(crate) async fn hold(shared: &Shared, pod: &Pod, dir: &Path) -> Result<(), R
     let mark = dir.join(USES_CLAIMS);
     // One that an earlier version has started has no mark, but attempts.
     let is_let = || fs::read(&mark).is_ok_and(|it| it == LET.as_bytes());
-    if names.is_empty() || is_let() || record::attempts_dir(dir).exists() {
+    if names.is_empty() || is_let() || Record::is_any(dir) {
         return Ok(());
     }
     let written = |e: io::Error| Refusal::io("note that the pod uses claims", &e);
@@ -84,7 +84,7 @@ pub(crate) async fn hold(shared: &Shared, pod: &Pod, dir: &Path) -> Result<(), R
 
 /// Whether a pod uses its claims, or is about to.
 fn uses_claims(pod_dir: &Path) -> bool {
-    pod_dir.join(USES_CLAIMS).exists() || record::attempts_dir(pod_dir).exists()
+    pod_dir.join(USES_CLAIMS).exists() || Record::is_any(pod_dir)
 }
 
 /// What a pod has to do with a claim before it may use it.

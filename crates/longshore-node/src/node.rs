@@ -50,7 +50,10 @@ use crate::{
     profile::{self, Profile},
     recorder::Recorder,
     register,
-    shim::protocol::{AttemptId, Command},
+    shim::{
+        protocol::{AttemptId, Command},
+        record::{attempt_dir, beside},
+    },
 };
 
 /// The address of the node, and of pods that ask for the host's network.
@@ -129,14 +132,19 @@ impl Shared {
         self.config.root.join("volumes")
     }
 
-    pub(crate) fn logs_dir(&self, pod: &PodRef) -> PathBuf {
-        self.config.root.join("logs").join(pod.log_directory())
-    }
-
+    /// Where the log of an attempt is, if it has said anything: with all that goes with the pod, or in the layout of a
+    /// kubelet.
     pub(crate) fn log_path(&self, pod: &PodRef, id: &AttemptId) -> PathBuf {
-        self.logs_dir(pod)
-            .join(&id.container)
-            .join(format!("{}.log", id.attempt))
+        match self.config.logs {
+            LogsLifetime::UntilPodDeleted => {
+                beside(&attempt_dir(&self.pods_dir().join(&pod.uid), id), "log")
+            }
+            LogsLifetime::Forever => {
+                let dir = self.config.root.join("logs").join(pod.log_directory());
+                let dir = dir.join(&id.container);
+                dir.join(format!("{}.log", id.attempt))
+            }
+        }
     }
 
     /// The address of a pod: the host's for a pod that asks for the host's network, else its own, which also says
@@ -245,7 +253,11 @@ impl Node {
             path: path.clone(),
             source,
         };
-        for dir in ["pods", "logs"] {
+        let kept_logs = match config.logs {
+            LogsLifetime::UntilPodDeleted => None,
+            LogsLifetime::Forever => Some("logs"),
+        };
+        for dir in ["pods"].into_iter().chain(kept_logs) {
             // Other users must neither command a shim nor read the specifications of pods.
             private_dir::make(&config.root.join(dir)).map_err(root)?;
         }
@@ -534,9 +546,9 @@ impl Pods {
             if listed.contains(&uid) || self.actors.contains_key(&uid) {
                 continue;
             }
-            let (dir, shared) = (entry.path(), self.shared.clone());
+            let dir = entry.path();
             self.tasks.spawn(async move {
-                if let Err(error) = end_orphan(&shared, &dir, &uid).await {
+                if let Err(error) = end_orphan(&dir, &uid).await {
                     tracing::warn!(uid, %error, "cannot remove what is left of a pod");
                 }
                 uid
@@ -545,14 +557,7 @@ impl Pods {
     }
 }
 
-async fn end_orphan(shared: &Shared, dir: &Path, uid: &str) -> io::Result<()> {
+async fn end_orphan(dir: &Path, uid: &str) -> io::Result<()> {
     left_behind::end_one(dir).await?;
-    let suffix = format!("_{uid}");
-    let logs = match shared.config.logs {
-        LogsLifetime::UntilPodDeleted => fs::read_dir(shared.config.root.join("logs")).ok(),
-        LogsLifetime::Forever => None,
-    };
-    let of_pod = |it: &fs::DirEntry| it.file_name().to_string_lossy().ends_with(&suffix);
-    let logs = logs.into_iter().flatten().flatten().filter(of_pod);
-    directory::remove(dir, uid, logs.map(|it| it.path()))
+    directory::remove(dir, uid)
 }

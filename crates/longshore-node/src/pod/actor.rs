@@ -31,7 +31,7 @@ use super::{
 };
 use crate::{
     clock,
-    config::{EventVolume, LogsLifetime, PodsLifetime},
+    config::{EventVolume, PodsLifetime},
     followed::Followers,
     log_book::{ContainerLog, LogBook},
     network,
@@ -438,11 +438,11 @@ impl Actor {
             }
         }
         let (shared, pod, dir) = (self.shared.clone(), self.pod.clone(), self.dir.clone());
-        let (acknowledged_at, pod_ip) = (self.local.acknowledged_at, self.pod_ip);
+        let pod_ip = self.pod_ip;
         let known = self.tokens.clone();
         self.work.push(Box::pin(async move {
             let permit = shared.start_permit().await;
-            let result = match directory::remember(&dir, &pod, acknowledged_at) {
+            let result = match directory::make(&dir) {
                 Ok(()) => resolve(&shared, &pod, pod_ip, &dir, &known).await,
                 Err(e) => Err(Refusal::io(&format!("make {}", dir.display()), &e)),
             };
@@ -458,9 +458,12 @@ impl Actor {
         let mut spec = spec.clone();
         spec.log = self.shared.log_path(&self.this, &id);
         self.local.learn(&id, AttemptState::Requested);
+        // A pod that cannot be told in JSON is none that an API server has told.
+        let memory = directory::memory(&self.pod, self.local.acknowledged_at);
         link.send(&Command::Start {
             id,
             spec: Box::new(spec),
+            memory: memory.unwrap_or_default(),
         })
         .await;
     }
@@ -489,13 +492,11 @@ impl Actor {
     async fn forget(&mut self) {
         // The shim must be gone before its directory is.
         while self.work.next().await.is_some() {}
-        let is_kept = self.shared.config.logs != LogsLifetime::UntilPodDeleted;
-        let logs = (!is_kept).then(|| self.shared.logs_dir(&self.this));
         if let Some(cgroups) = &self.shared.cgroups {
             let containers = self.desired.containers();
             containers.for_each(|c| cgroups.forget(&self.this.uid, &c.name));
         }
-        let result = directory::remove(&self.dir, &self.this.uid, logs);
+        let result = directory::remove(&self.dir, &self.this.uid);
         if let Err(error) = result {
             tracing::warn!(pod = %self.this.name, %error, "cannot remove the directory of a pod");
         }

@@ -21,7 +21,9 @@ pub(crate) fn adopt(
     pod: &Pod,
     now: Timestamp,
 ) -> io::Result<(Local, Option<ShimLink>)> {
-    if let Some(mut local) = directory::recall(dir, now)? {
+    let status = pod.status.as_ref();
+    let told = status.and_then(|it| it.start_time.as_ref().map(|time| time.0));
+    if let Some(mut local) = directory::recall(dir, told.unwrap_or(now))? {
         let link = ShimLink::find(dir)?;
         local.has_shim = link.is_some();
         local.is_behind = local.has_shim;

@@ -1,14 +1,10 @@
 //! The node's end of a pod's shim: starting it, finding a running one, talking to it.
 
 use std::{
-    fs::{self, OpenOptions},
-    io,
+    fs, io,
     os::{
         fd::{AsFd, OwnedFd},
-        unix::{
-            fs::OpenOptionsExt,
-            net::{UnixListener, UnixStream as StdStream},
-        },
+        unix::net::{UnixListener, UnixStream as StdStream},
     },
     path::Path,
     time::Duration,
@@ -22,7 +18,10 @@ use tokio::{
     },
 };
 
-use super::{directory::with_socket, shim_forks::ShimForks};
+use super::{
+    directory::{socket_dir, socket_dirs, with_socket},
+    shim_forks::ShimForks,
+};
 use crate::{
     config::PodsLifetime,
     shim::{
@@ -31,6 +30,21 @@ use crate::{
         record::SOCKET,
     },
 };
+
+/// The socket of a new shim, and a connection that waits at it.
+fn connected(dir: &Path, lifetime: PodsLifetime) -> io::Result<(UnixListener, StdStream)> {
+    let make = |place: &Path| -> io::Result<_> {
+        let listener = with_socket(place, UnixListener::bind)?;
+        Ok((listener, with_socket(place, StdStream::connect)?))
+    };
+    let place = socket_dir(dir, lifetime);
+    let made = make(&place);
+    if made.is_err() && place != dir {
+        // The memory is full, or takes no sockets.
+        return make(dir);
+    }
+    made
+}
 
 /// A connected shim.
 #[derive(Debug)]
@@ -52,14 +66,11 @@ impl ShimLink {
         network: Option<OwnedFd>,
         settings: Vec<String>,
     ) -> io::Result<Self> {
-        drop(fs::remove_file(dir.join(SOCKET)));
-        let listener = with_socket(dir, UnixListener::bind)?;
-        let stream = with_socket(dir, StdStream::connect)?;
-        let log = OpenOptions::new()
-            .create(true)
-            .append(true)
-            .mode(0o600)
-            .open(dir.join("shim.log"))?;
+        for place in socket_dirs(dir) {
+            drop(fs::remove_file(place.join(SOCKET)));
+        }
+        let (listener, stream) = connected(dir, lifetime)?;
+        let log = forks.log()?;
         let on_loss = match lifetime {
             PodsLifetime::DieWithNode => ARG_DIE,
             PodsLifetime::OutliveNode => ARG_STAY,
@@ -77,18 +88,18 @@ impl ShimLink {
 
     /// Connects to a shim that outlived its node; `None` when there is none.
     pub(crate) fn find(dir: &Path) -> io::Result<Option<Self>> {
-        match with_socket(dir, StdStream::connect) {
-            Ok(stream) => Self::new(stream, None).map(Some),
-            Err(e)
-                if matches!(
-                    e.kind(),
-                    io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused
-                ) =>
-            {
-                Ok(None)
+        for place in socket_dirs(dir) {
+            match with_socket(&place, StdStream::connect) {
+                Ok(stream) => return Self::new(stream, None).map(Some),
+                Err(e)
+                    if matches!(
+                        e.kind(),
+                        io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused
+                    ) => {}
+                Err(e) => return Err(e),
             }
-            Err(e) => Err(e),
         }
+        Ok(None)
     }
 
     fn new(stream: StdStream, end: Option<pipe::Receiver>) -> io::Result<Self> {

@@ -149,7 +149,8 @@ fn receive(node: BorrowedFd<'_>) -> io::Result<Option<Request>> {
     Ok(Some(Request { words, descriptors }))
 }
 
-fn owned(descriptor: RawFd) -> OwnedFd {
+/// A descriptor that a message has brought.
+pub(super) fn owned(descriptor: RawFd) -> OwnedFd {
     #[expect(
         unsafe_code,
         reason = "a message has descriptors as numbers, which this process then owns"

@@ -3,7 +3,12 @@
 //! The init process is a fork of the shim, never a new program. As pid 1 of a pid namespace its end is the end of every
 //! process in the namespace; without one it kills what the program left behind, one generation after the other.
 
-use std::{fs, io::Write, os::fd::AsRawFd, path::Path};
+use std::{
+    fs::{self, File},
+    io::Write,
+    os::fd::AsRawFd,
+    path::Path,
+};
 
 use longshore_core::error::chain;
 use nix::{
@@ -20,7 +25,7 @@ use nix::{
 
 use super::{
     cgroup,
-    container::{ChildPipes, Failure, InitReport, OwnIds},
+    container::{ChildPipes, Failure, InitReport, OwnIds, hand_over},
     layers::Rights,
     program,
     protocol::{ContainerSpec, Sandbox, UserSpec},
@@ -99,7 +104,12 @@ fn start(
     own: OwnIds,
     pipes: &ChildPipes,
 ) -> Result<Pid, Failure> {
-    prepare(spec, scratch, own).map_err(Failure::before_exec)?;
+    let message = prepare(spec, scratch, own).map_err(Failure::before_exec)?;
+    if let Some(message) = message {
+        hand_over(&pipes.report, &message).map_err(|e| {
+            Failure::before_exec(format!("cannot hand over the termination message: {e}"))
+        })?;
+    }
     let mut failure = None;
     let program = spawn(|| {
         let why = program::exec(spec, pipes);
@@ -144,8 +154,9 @@ fn spawn(mut body: impl FnMut() -> i32) -> Result<Pid, Errno> {
     child
 }
 
-/// Everything between the clone and the start of the program.
-fn prepare(spec: &ContainerSpec, scratch: &Path, own: OwnIds) -> Result<(), String> {
+/// Everything between the clone and the start of the program. Returns the file of the termination message, where that is
+/// one in the memory of the container.
+fn prepare(spec: &ContainerSpec, scratch: &Path, own: OwnIds) -> Result<Option<File>, String> {
     if let Some(memory) = &spec.memory {
         // First, while the host's /sys is in sight, so that nothing of the container is without its limit.
         cgroup::join(memory).map_err(|e| format!("cannot limit its memory: {e}"))?;
@@ -154,7 +165,8 @@ fn prepare(spec: &ContainerSpec, scratch: &Path, own: OwnIds) -> Result<(), Stri
         Sandbox::None => {
             // The shim's end arrives as a request to stop; `supervise` looks whether it is one.
             set_pdeathsig(Signal::SIGTERM).map_err(|e| format!("cannot follow the shim: {e}"))?;
-            return set_child_subreaper(true).map_err(|e| format!("cannot adopt orphans: {e}"));
+            let adopted = set_child_subreaper(true).map(|()| None);
+            return adopted.map_err(|e| format!("cannot adopt orphans: {e}"));
         }
         Sandbox::Full(root) => (root, Rights::Root),
         Sandbox::User(root) => (root, Rights::User),
@@ -163,7 +175,7 @@ fn prepare(spec: &ContainerSpec, scratch: &Path, own: OwnIds) -> Result<(), Stri
     if rights == Rights::User {
         map_ids(&spec.user, own).map_err(|e| format!("cannot map user and group: {e}"))?;
     }
-    rootfs::enter(root, rights, scratch).map_err(|e| chain(&e))
+    rootfs::enter(root, rights, scratch, &spec.termination.path).map_err(|e| chain(&e))
 }
 
 /// Inside the user namespace there is one user and one group: the wanted ones, outside our own.

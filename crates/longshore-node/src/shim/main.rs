@@ -36,11 +36,11 @@ use super::{
     node_link::NodeLink,
     probe::{self, ARG_PROBE},
     protocol::{AttemptId, Command, ContainerSpec, Report},
-    record::{Record, SOCKET},
-    running::{Part, Running},
+    record::{Durability, Record, SOCKET},
+    running::{OfPod, Part, Running},
     sysctls,
 };
-use crate::{clock, network, profile::Profile};
+use crate::{clock, network, profile::Profile, volumes::memory_dir};
 
 /// The shim stops its containers when the node goes away.
 pub(crate) const ARG_DIE: &str = "die";
@@ -109,7 +109,7 @@ pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
     }
 }
 
-/// Standard error is the pod's shim.log; if even that is gone, the error is lost.
+/// Standard error is the node's shims.log; if even that is gone, the error is lost.
 fn say(error: &io::Error) {
     drop(writeln!(io::stderr(), "shim: {error}"));
 }
@@ -275,7 +275,28 @@ impl Shim {
         }
         // A node that finds no socket reads the records instead of asking.
         drop(std::fs::remove_file(self.pod_dir.join(SOCKET)));
+        let memory = memory_dir(&self.uid());
+        drop(std::fs::remove_file(memory.join(SOCKET)));
+        // Only what is empty: the pod may have volumes in it.
+        drop(std::fs::remove_dir(memory));
         Ok(())
+    }
+
+    fn uid(&self) -> String {
+        let name = self.pod_dir.file_name().unwrap_or_default();
+        name.to_string_lossy().into_owned()
+    }
+
+    /// Says something in the log that all shims of the node share.
+    fn say(&self, what: impl std::fmt::Display) {
+        drop(writeln!(io::stderr(), "shim of pod {}: {what}", self.uid()));
+    }
+
+    fn durability(&self) -> Durability {
+        match self.on_loss {
+            OnLoss::Stop => Durability::ProcessLoss,
+            OnLoss::Stay => Durability::PowerLoss,
+        }
     }
 
     /// The shim ends after a request to stop, or when there is neither a container to watch nor a
@@ -349,10 +370,7 @@ impl Shim {
                 if let Some(started) = self.running.get_mut(&id).and_then(|r| r.advance(part)) {
                     let running = self.running.get(&id);
                     if let Some(Err(e)) = running.map(|r| r.record.note(&self.pod_dir)) {
-                        drop(writeln!(
-                            io::stderr(),
-                            "shim: cannot record the start of {id}: {e}"
-                        ));
+                        self.say(format_args!("cannot record the start of {id}: {e}"));
                     }
                     self.tell(&Report::Started { id, started });
                 }
@@ -404,11 +422,10 @@ impl Shim {
     /// until the write succeeds, but the node need not wait for that: it writes the end to the API server.
     fn record_end(&mut self, mut record: Record) {
         record.was_stopped = self.stopping.is_some();
-        if let Err(e) = record.end(&self.pod_dir) {
-            drop(writeln!(
-                io::stderr(),
-                "shim: cannot record the end of {}, trying again: {e}",
-                record.id
+        if let Err(e) = record.end(&self.pod_dir, self.durability()) {
+            let id = &record.id;
+            self.say(format_args!(
+                "cannot record the end of {id}, trying again: {e}"
             ));
             self.unrecorded.push(record.clone());
         }
@@ -418,9 +435,9 @@ impl Shim {
     }
 
     fn record_again(&mut self) {
-        let pod_dir = &self.pod_dir;
+        let (pod_dir, durability) = (&self.pod_dir, self.durability());
         self.unrecorded
-            .retain(|record| record.end(pod_dir).is_err());
+            .retain(|record| record.end(pod_dir, durability).is_err());
     }
 
     /// Takes a new node. Whatever fails here is the connection's trouble: the containers must not end by it.
@@ -435,7 +452,7 @@ impl Shim {
         self.has_met_node = true;
         match node {
             Ok(node) => self.node = Some(node),
-            Err(e) => return drop(writeln!(io::stderr(), "shim: lost a node: {e}")),
+            Err(e) => return self.say(format_args!("lost a node: {e}")),
         }
         match Record::load_all(&self.pod_dir) {
             Ok(recorded) => {
@@ -447,7 +464,7 @@ impl Shim {
             Err(e) => {
                 // A node without all reports must not decide anything: the shim disconnects, and
                 // the node connects again.
-                drop(writeln!(io::stderr(), "shim: cannot read the records: {e}"));
+                self.say(format_args!("cannot read the records: {e}"));
                 self.node_is_gone();
             }
         }
@@ -467,7 +484,7 @@ impl Shim {
         let (commands, is_open) = node.read();
         for command in commands {
             match command {
-                Command::Start { id, spec } => self.start(id, &spec),
+                Command::Start { id, spec, memory } => self.start(id, &spec, &memory),
                 Command::Signal { id, signal } => {
                     if let (Some(running), Ok(signal)) =
                         (self.running.get(&id), Signal::try_from(signal))
@@ -522,7 +539,7 @@ impl Shim {
     }
 
     /// Runs an attempt unless it has a record: the record is on disk before the fork.
-    fn start(&mut self, id: AttemptId, spec: &ContainerSpec) {
+    fn start(&mut self, id: AttemptId, spec: &ContainerSpec, memory: &str) {
         if let Some(record) = self.unrecorded.iter().find(|r| r.id == id) {
             return self.tell_record(record.clone());
         }
@@ -535,16 +552,21 @@ impl Shim {
                     self.tell_record(record);
                 }
             }
-            Ok(None) => match Running::start(id, spec, &self.pod_dir, self.own) {
-                Ok(running) => drop(self.running.insert(running.record.id.clone(), running)),
-                Err(record) => self.record_end(*record),
-            },
+            Ok(None) => {
+                let pod = OfPod {
+                    dir: &self.pod_dir,
+                    durability: self.durability(),
+                    own: self.own,
+                    memory,
+                };
+                match Running::start(id, spec, &pod) {
+                    Ok(running) => drop(self.running.insert(running.record.id.clone(), running)),
+                    Err(record) => self.record_end(*record),
+                }
+            }
             // It is not known whether the attempt ran, so it must not run: it waits for a disk that
             // can be read and for a node that sends the command again.
-            Err(e) => drop(writeln!(
-                io::stderr(),
-                "shim: cannot read the record of {id}: {e}"
-            )),
+            Err(e) => self.say(format_args!("cannot read the record of {id}: {e}")),
         }
     }
 

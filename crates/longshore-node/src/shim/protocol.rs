@@ -33,6 +33,10 @@ pub enum Command {
         id: AttemptId,
         /// How to run the attempt.
         spec: Box<ContainerSpec>,
+        /// What the node remembers of the pod, in the node's words: it goes into the file of the record, and so is on disk
+        /// as soon as the attempt is begun.
+        #[serde(default)]
+        memory: String,
     },
     /// Sends a signal to the container's first process.
     Signal {

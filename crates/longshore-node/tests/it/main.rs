@@ -5,6 +5,8 @@ mod claims;
 #[cfg(test)]
 mod configured;
 #[cfg(test)]
+mod cost;
+#[cfg(test)]
 mod ephemeral;
 #[cfg(test)]
 mod full_disk;
