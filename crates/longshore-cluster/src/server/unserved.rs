@@ -68,7 +68,6 @@ const ONLY_STORED: &[&str] = &[
     "networkpolicies.networking.k8s.io",
     "persistentvolumes",
     "priorityclasses.scheduling.k8s.io",
-    "replicationcontrollers",
     "resourcequotas",
     "storageclasses.storage.k8s.io",
 ];
