@@ -350,7 +350,7 @@ impl Set {
 
     fn full(n: usize) -> Self {
         let mut set = Self(vec![u64::MAX; n.div_ceil(64)]);
-        if let Some(last) = set.0.last_mut().filter(|_| n % 64 != 0) {
+        if let Some(last) = set.0.last_mut().filter(|_| !n.is_multiple_of(64)) {
             *last = (1 << (n % 64)) - 1;
         }
         set
