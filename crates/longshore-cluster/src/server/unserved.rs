@@ -22,14 +22,6 @@ const NOT_SERVED: &[(&str, &str, &[&str])] = &[
             "validatingadmissionpolicybindings",
         ],
     ),
-    ("apiregistration.k8s.io", "v1", &["apiservices"]),
-    ("autoscaling", "v1", &["horizontalpodautoscalers"]),
-    ("certificates.k8s.io", "v1", &["certificatesigningrequests"]),
-    (
-        "flowcontrol.apiserver.k8s.io",
-        "v1",
-        &["flowschemas", "prioritylevelconfigurations"],
-    ),
     ("networking.k8s.io", "v1", &["ipaddresses", "servicecidrs"]),
     (
         "resource.k8s.io",
@@ -46,7 +38,6 @@ const NOT_SERVED: &[(&str, &str, &[&str])] = &[
         "v1",
         &[
             "csidrivers",
-            "csinodes",
             "csistoragecapacities",
             "volumeattachments",
             "volumeattributesclasses",
@@ -59,8 +50,12 @@ const PARTS_NOT_SERVED: &[(&str, &str)] = &[("nodes", "proxy"), ("pods", "resize
 
 /// Kinds of which no controller here reads the objects.
 const ONLY_STORED: &[&str] = &[
+    "apiservices.apiregistration.k8s.io",
+    "certificatesigningrequests.certificates.k8s.io",
     "cronjobs.batch",
+    "csinodes.storage.k8s.io",
     "daemonsets.apps",
+    "flowschemas.flowcontrol.apiserver.k8s.io",
     "horizontalpodautoscalers.autoscaling",
     "ingressclasses.networking.k8s.io",
     "ingresses.networking.k8s.io",
@@ -68,6 +63,7 @@ const ONLY_STORED: &[&str] = &[
     "networkpolicies.networking.k8s.io",
     "persistentvolumes",
     "priorityclasses.scheduling.k8s.io",
+    "prioritylevelconfigurations.flowcontrol.apiserver.k8s.io",
     "resourcequotas",
     "storageclasses.storage.k8s.io",
 ];
@@ -230,11 +226,11 @@ mod tests {
     fn only_what_kubernetes_has_is_not_implemented() {
         for (group, version, plural, expected) in [
             ("", "v1", "componentstatuses", Some(501)),
-            ("storage.k8s.io", "v1", "csinodes", Some(501)),
-            ("storage.k8s.io", "v1beta1", "csinodes", None),
+            ("storage.k8s.io", "v1", "csidrivers", Some(501)),
+            ("storage.k8s.io", "v1beta1", "csidrivers", None),
             ("storage.k8s.io", "v1", "nothings", None),
             ("metrics.k8s.io", "v1beta1", "pods", None),
-            ("", "v1", "csinodes", None),
+            ("", "v1", "csidrivers", None),
         ] {
             let path = ResourcePath {
                 group: group.to_owned(),

@@ -29,6 +29,7 @@ mod properties;
 mod protobuf;
 mod rollouts;
 mod services;
+mod stored;
 mod streams;
 mod tables;
 mod warnings;

@@ -189,11 +189,8 @@ async fn what_kubernetes_has_and_this_server_does_not_is_not_implemented() {
     let api = Api::new(&Cluster::in_memory());
     api.make(PODS, pod("a")).await;
     for (path, code) in [
-        (
-            "/apis/certificates.k8s.io/v1/certificatesigningrequests",
-            501,
-        ),
-        ("/apis/storage.k8s.io/v1/csinodes/n", 501),
+        ("/apis/networking.k8s.io/v1/servicecidrs", 501),
+        ("/apis/storage.k8s.io/v1/csidrivers/n", 501),
         ("/apis/storage.k8s.io/v1/nothings", 404),
         ("/apis/example.org/v1/things", 404),
         ("/api/v1/namespaces/default/pods/a/resize", 501),

@@ -10,8 +10,8 @@ use serde_json::{Value, json};
 const WEB_SERVER: &str = "mkdir -p /usr/local/apache2/htdocs && cd /usr/local/apache2/htdocs && \
     echo '<html><body><h1>It works!</h1></body></html>' > index.html && exec python3 -m http.server 80";
 
-/// The shell that `sh` is in containers of busybox. Items look for variables like `data-1` in what `sh -c env` prints: the
-/// shell of busybox passes on what it cannot name, dash does not.
+/// The shell that `sh` is in containers of busybox. Items look for variables like `data-1` in what `sh -c env` prints, and
+/// ask for `[[`: the shell of busybox passes on what it cannot name, and knows double brackets; dash does neither.
 const SHELL: &str = "/bin/bash";
 
 /// A program of busybox, and where this machine has it, if it does.
@@ -90,5 +90,16 @@ mod tests {
             .with_no_client_auth()
             .with_single_cert(vec![certificate], key)
             .unwrap();
+    }
+
+    #[test]
+    fn the_shell_of_busybox_knows_double_brackets() {
+        let map = map(Path::new("/cache/agnhost"), Path::new("/cache"));
+        let mount = &map["registry.k8s.io/e2e-test-images/busybox:*"]["mounts"][0];
+        assert_eq!(mount["path"], "/bin/sh");
+        let shell = mount["host"].as_str().unwrap();
+        let script = ["-c", "[[ -r / ]]"];
+        let ran = std::process::Command::new(shell).args(script).status();
+        assert!(ran.unwrap().success(), "{shell}");
     }
 }

@@ -167,6 +167,47 @@ fn pods_are_made_in_their_order() {
 }
 
 #[test]
+fn an_ordered_set_does_not_get_smaller_while_its_pods_are_ill() {
+    let three = |states: [&str; 3]| {
+        let pods = states.iter().enumerate();
+        pods.map(|(i, state)| pod(i, NEW, state))
+            .collect::<Vec<Pod>>()
+    };
+    let ordered = set(0, json!({}));
+    check(
+        &ordered,
+        vec![
+            ("all are ill", three(["ill", "ill", "ill"]), vec![]),
+            (
+                "the last is ill alone",
+                three(["ready", "ready", "ill"]),
+                vec!["-web-2"],
+            ),
+            (
+                "the first is ill",
+                three(["ill", "ready", "ready"]),
+                vec!["-web-2"],
+            ),
+            ("two are ill", three(["ready", "ill", "ill"]), vec![]),
+            (
+                "one goes, the last is ill",
+                three(["goes", "ready", "ill"]),
+                vec![],
+            ),
+        ],
+    );
+    let slow = set(0, json!({"minReadySeconds": 86_400}));
+    let ready = three(["ready", "ready", "ready"]);
+    check(&slow, vec![("not available yet", ready, vec![])]);
+    let parallel = set(0, json!({"podManagementPolicy": "Parallel"}));
+    let all = vec!["-web-2", "-web-1", "-web-0"];
+    check(
+        &parallel,
+        vec![("all at once", three(["ill", "ill", "ill"]), all)],
+    );
+}
+
+#[test]
 fn pods_are_replaced_from_the_last_one_on() {
     let old = || pair((OLD, "ready"), (OLD, "ready"));
     check(

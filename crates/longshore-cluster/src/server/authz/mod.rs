@@ -19,6 +19,7 @@ mod policy_tests;
 mod reconcile;
 pub(super) mod reviews;
 mod rules;
+mod signers;
 #[cfg(test)]
 mod tests;
 
@@ -37,6 +38,7 @@ pub(crate) use attributes::{Attributes, ResourceTarget};
 pub(crate) use bootstrap::ensure as ensure_bootstrap_policy;
 pub(crate) use escalation::check as check_escalation;
 pub(crate) use impersonation::{Refusal, acting_user};
+pub(crate) use signers::check as check_signer;
 
 /// Who may do what.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]

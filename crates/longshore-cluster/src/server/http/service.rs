@@ -15,7 +15,7 @@ use tokio_util::sync::CancellationToken;
 use tower::{BoxError, Service};
 
 use super::{
-    accept::{Encoding, Form, Messages, negotiate},
+    accept::{Encoding, Form, Messages, negotiate, negotiate_review},
     body::{self, ApiBody, NoMessage},
     discovery,
     present::Presentation,
@@ -32,7 +32,7 @@ use crate::server::{
     openapi,
     patch::PatchType,
     protobuf,
-    registry::{Resource, Served},
+    registry::{Resource, Served, Strategy},
     reviews,
     schema::{self, FieldValidation},
     subresources::{
@@ -129,9 +129,10 @@ where
         if parts.method != Method::POST {
             return Err(ApiError::method_not_allowed());
         }
+        let form = negotiate_review(&parts.headers)?;
         let asked = input.read(body).await?.decoded()?;
         let namespace = path.namespace.as_deref();
-        return reviews::answer(review, &server, &user, namespace, asked);
+        return reviews::answer(review, &server, &user, namespace, asked, form);
     }
     let Some(served) = server
         .registry
@@ -346,6 +347,12 @@ async fn dispatch(
         Some("status") if call.resource().has_status() && *method != Method::DELETE => {
             on_object(method, call, input, Part::Status).await
         }
+        Some("approval")
+            if call.resource().strategy == Strategy::SigningRequest
+                && *method != Method::DELETE =>
+        {
+            on_object(method, call, input, Part::Approval).await
+        }
         Some("scale") if call.resource().has_scale => on_scale(method, call, input).await,
         Some(subresource) => on_subresource(method, subresource, call, input).await,
     }
@@ -426,7 +433,8 @@ async fn on_subresource(
             let change = |namespace: &Value| Ok(finalize::with_finalizers(namespace, &asked));
             Ok(rewrite(call, Part::Private, change).await?.respond(call))
         }
-        ("pods", "binding" | "eviction" | "log" | "ephemeralcontainers", _)
+        ("certificatesigningrequests.certificates.k8s.io", "approval", _)
+        | ("pods", "binding" | "eviction" | "log" | "ephemeralcontainers", _)
         | ("namespaces", "finalize", _)
         | ("serviceaccounts", "token", _) => Err(ApiError::method_not_allowed()),
         _ => Err(unserved::part(resource, subresource)),

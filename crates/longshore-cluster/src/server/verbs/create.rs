@@ -123,6 +123,9 @@ async fn admit(call: &Call, question: &Question<'_>, object: Value) -> Result<Va
     place(call, &mut object)?;
     check_escalation(call, &object, None)?;
     wipe(&mut object);
+    if resource.strategy == Strategy::SigningRequest {
+        strategy::signing_requests::name_requester(&mut object, &call.user);
+    }
     if resource.has_generation {
         meta::metadata(&mut object).insert("generation".into(), 1.into());
     }
