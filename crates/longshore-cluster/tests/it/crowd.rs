@@ -65,6 +65,7 @@ impl Miser {
         let flags = END_STREAM | END_HEADERS;
         let request = frame(HEADERS, flags, 2 * n + 1, &block);
         self.0.write_all(&request).await.unwrap();
+        self.0.flush().await.unwrap();
     }
 
     /// The kind of the next frame that is no ping, and its first byte; `None` when the connection has ended.

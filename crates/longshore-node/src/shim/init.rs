@@ -20,7 +20,7 @@ use nix::{
         signal::{SigSet, Signal, kill},
         wait::{WaitPidFlag, WaitStatus, waitpid},
     },
-    unistd::{Pid, getppid},
+    unistd::{Pid, dup2_stdin, getppid},
 };
 
 use super::{
@@ -104,6 +104,9 @@ fn start(
     own: OwnIds,
     pipes: &ChildPipes,
 ) -> Result<Pid, Failure> {
+    // Before the container has its root, where a volume may cover `/dev`.
+    let null = fs::File::open("/dev/null").and_then(|null| Ok(dup2_stdin(&null)?));
+    null.map_err(|e| Failure::before_exec(format!("cannot set /dev/null as standard input: {e}")))?;
     let message = prepare(spec, scratch, own).map_err(Failure::before_exec)?;
     if let Some(message) = message {
         hand_over(&pipes.report, &message).map_err(|e| {

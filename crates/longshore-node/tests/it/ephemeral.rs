@@ -17,9 +17,14 @@ async fn add(rig: &Rig, container: &Value) {
     patched.expect("patched");
 }
 
-/// The end of the container that was added at this place.
-fn end(status: &Value, place: usize) -> &Value {
-    &status["ephemeralContainerStatuses"][place]["state"]["terminated"]
+/// The end of an added container.
+fn end<'s>(status: &'s Value, name: &str) -> &'s Value {
+    let mut added = status["ephemeralContainerStatuses"]
+        .as_array()
+        .into_iter()
+        .flatten();
+    let found = added.find(|it| it["name"] == name);
+    &found.unwrap_or(&Value::Null)["state"]["terminated"]
 }
 
 #[tokio::test]
@@ -32,9 +37,9 @@ async fn an_added_container_runs_once_and_the_pod_goes_on() {
     let debug = json!({"name": "debug", "image": "any", "command": command});
     add(&rig, &debug).await;
     let status = rig
-        .until("target", "the end", |it| end(it, 0).is_object())
+        .until("target", "the end", |it| end(it, "debug").is_object())
         .await;
-    assert_eq!(end(&status, 0)["exitCode"], 3, "{status:#}");
+    assert_eq!(end(&status, "debug")["exitCode"], 3, "{status:#}");
     let (options, container) = (LogOptions::default(), Some("debug"));
     let log = node.node.logs("default", "target", container, &options);
     let log: Vec<_> = log
@@ -49,10 +54,10 @@ async fn an_added_container_runs_once_and_the_pod_goes_on() {
     let bad = json!({"name": "bad", "image": "any", "command": command, "envFrom": from});
     add(&rig, &bad).await;
     let status = rig
-        .until("target", "the refusal", |it| end(it, 1).is_object())
+        .until("target", "the refusal", |it| end(it, "bad").is_object())
         .await;
-    assert_eq!(end(&status, 1)["reason"], "StartError", "{status:#}");
-    let message = end(&status, 1)["message"].as_str().unwrap_or_default();
+    assert_eq!(end(&status, "bad")["reason"], "StartError", "{status:#}");
+    let message = end(&status, "bad")["message"].as_str().unwrap_or_default();
     assert!(message.contains("\"missing\" not found"), "{message}");
     assert_eq!(status["phase"], "Running");
     let main = &status["containerStatuses"][0];
