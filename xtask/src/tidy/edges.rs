@@ -22,7 +22,7 @@ const ALLOWED: [(&str, &[&str]); 27] = [
     ("longshore-files", &[]),
     ("longshore-k8s", &[]),
     ("longshore-proto", &[]),
-    ("longshore-python", &[]),
+    ("longshore-python", &["longshore-k8s"]),
     ("longshore-core", &["longshore-k8s"]),
     ("longshore-flink-core", &["longshore-api", "longshore-k8s"]),
     (
