@@ -1,0 +1,17 @@
+//! DAG bundles: the files of a local folder, or of a commit in a git repository.
+//!
+//! A bundle is a named tree of files (Airflow's word; section 10 of the specification of `dags`). This crate knows
+//! which files a bundle has, which of them changed, which version is on disk, and what keeps a version there. It does
+//! not know what a DAG is: it never reads a file for more than its hash, and it never runs anything of a bundle.
+//!
+//! Read [`Snapshot`] and [`Diff`] first: they are the result of every observation, and pure. [`Scanner`] lists a folder.
+
+pub mod ignore;
+pub mod scan;
+pub mod snapshot;
+pub mod version;
+
+pub use ignore::IgnoreSyntax;
+pub use scan::{Limits, ScanError, Scanner};
+pub use snapshot::{Diff, File, FileKind, Problem, Snapshot};
+pub use version::{CommitId, Version};
