@@ -4,14 +4,17 @@
 //! which files a bundle has, which of them changed, which version is on disk, and what keeps a version there. It does
 //! not know what a DAG is: it never reads a file for more than its hash, and it never runs anything of a bundle.
 //!
-//! Read [`Snapshot`] and [`Diff`] first: they are the result of every observation, and pure. [`Scanner`] lists a folder.
+//! Read [`Snapshot`] and [`Diff`] first: they are the result of every observation, and pure. [`LocalFolder`] observes a
+//! folder.
 
 pub mod ignore;
+pub mod local;
 pub mod scan;
 pub mod snapshot;
 pub mod version;
 
 pub use ignore::IgnoreSyntax;
+pub use local::LocalFolder;
 pub use scan::{Limits, ScanError, Scanner};
 pub use snapshot::{Diff, File, FileKind, Problem, Snapshot};
 pub use version::{CommitId, Version};
