@@ -5,14 +5,17 @@
 //! not know what a DAG is: it never reads a file for more than its hash, and it never runs anything of a bundle.
 //!
 //! Read [`Snapshot`] and [`Diff`] first: they are the result of every observation, and pure. [`LocalFolder`] observes a
-//! folder.
+//! folder. [`git::GitBundle`] keeps a bare clone and one work tree for each commit that is in use.
 
+pub mod config;
+pub mod git;
 pub mod ignore;
 pub mod local;
 pub mod scan;
 pub mod snapshot;
 pub mod version;
 
+pub use config::{BundleConfig, BundleName};
 pub use ignore::IgnoreSyntax;
 pub use local::LocalFolder;
 pub use scan::{Limits, ScanError, Scanner};
