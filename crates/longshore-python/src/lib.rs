@@ -7,7 +7,8 @@
 //! It is started in a new interpreter, or forked from one that has imported its modules ([`Prefork`]); what runs, and
 //! what it sees, is the same ([`Launch`]). Between us and each child stands a keeper, a small Python program of ours.
 //!
-//! This crate knows no subsystem: what a frame says, and what follows from an end, is decided elsewhere.
+//! [`parser`] is the child that parses a DAG file, with Airflow's words. Else this crate knows no subsystem: what a
+//! frame says, and what follows from an end, is decided elsewhere.
 //! Read [`Child`] first. Linux only: other systems have no way to adopt orphans.
 
 mod answers;
@@ -17,6 +18,7 @@ pub mod frame;
 mod keeper;
 mod launch;
 mod limits;
+pub mod parser;
 mod prefork;
 mod restarts;
 mod tail;

@@ -11,6 +11,8 @@ def pack(v):
         return b"\xc3" if v else b"\xc2"
     if isinstance(v, int):
         return struct.pack(">Bq", 0xD3, v)
+    if isinstance(v, float):
+        return struct.pack(">Bd", 0xCB, v)
     if isinstance(v, str):
         b = v.encode()
         return struct.pack(">BI", 0xDB, len(b)) + b

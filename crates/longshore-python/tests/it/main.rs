@@ -5,6 +5,7 @@
 mod ends;
 mod killed;
 mod launches;
+mod parsers;
 mod prefork;
 mod talks;
 mod trees;
