@@ -9,6 +9,12 @@
 //! remote stays for the runs that are pinned to it. Nothing of a repository is run: no hooks, no filters, no submodules.
 //!
 //! The work is lists of [steps](steps); a process may be killed between any two of them, or in one.
+//!
+//! **Why the program `git`, and not the library gix.** A fetch that hangs is ended with its process group, and what a
+//! hostile repository costs is not the memory of this process; with a library both are threads of ours. gix 0.90 would
+//! add 86 crates to the build, three of them second versions of crates that are linked already, and one (uluru) under
+//! the MPL. Transport over SSH needs a program in both cases. The price: an image without `git` has no git bundles, which
+//! [`GitError`] says by name.
 
 mod clone;
 pub mod credentials;
