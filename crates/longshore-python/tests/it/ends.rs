@@ -77,12 +77,12 @@ async fn a_child_that_says_nothing_for_too_long_is_killed() {
 
 #[tokio::test]
 async fn a_child_that_takes_too_much_memory_is_killed() {
-    let most = 100 << 20;
+    let most = 40 << 20;
     let limits = Limits {
         memory: Some(most),
         ..limits()
     };
-    let end = end_of("x = b'x' * (200 << 20)\nforever()", limits).await;
+    let end = end_of("x = b'x' * (80 << 20)\nforever()", limits).await;
     let End::TooLarge(TooLarge::Memory { found, max }) = end else {
         panic!("{end:?}");
     };

@@ -1,5 +1,5 @@
 # Prelude of the scripted children: frames with the standard library only.
-import os, signal, socket, struct, subprocess, sys, time
+import os, signal, socket, struct, sys, time
 
 sock = socket.socket(fileno=os.dup(0))
 

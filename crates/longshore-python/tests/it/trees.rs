@@ -12,7 +12,7 @@ async fn a_daemon_that_a_child_leaves_is_ended_with_it() {
 
 #[tokio::test]
 async fn the_rest_of_the_process_group_is_ended_with_a_child() {
-    let text = "tell(other=subprocess.Popen(['sleep', '600']).pid)";
+    let text = "import subprocess\ntell(other=subprocess.Popen(['sleep', '600']).pid)";
     let launch = {
         let mut launch = code(text);
         launch.env.insert("PATH".into(), "/usr/bin:/bin".into());
@@ -50,7 +50,7 @@ pid = daemon()
 if os.fork() == 0:
     os.setsid()
     if os.fork() == 0:
-        x = b'x' * (200 << 20)
+        x = b'x' * (120 << 20)
         forever()
     os._exit(0)
 tell(daemon=pid)
