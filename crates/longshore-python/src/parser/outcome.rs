@@ -121,7 +121,7 @@ pub(super) fn no_parser(why: &[String]) -> Outcome {
 
 /// An error with its causes.
 pub(super) fn chain(error: &(dyn Error + 'static)) -> String {
-    let causes = std::iter::successors(Some(error), |it| it.source());
+    let causes = std::iter::successors(Some(error), |it| <dyn Error>::source(*it));
     let causes: Vec<String> = causes.map(ToString::to_string).collect();
     causes.join(": ")
 }
