@@ -142,17 +142,11 @@ fn explain(error: &StateError, route: Option<&Route>) -> Response {
             refused(refusal)
         }
         StateError::Unavailable(source) => {
-            let error = chain(source.as_ref());
+            let error = longshore_core::error::chain(source.as_ref());
             tracing::warn!(route, error, "a request of a worker cannot be answered now");
             refused(&ApiError::database())
         }
     }
-}
-
-fn chain(error: &(dyn std::error::Error + 'static)) -> String {
-    let causes = std::iter::successors(Some(error), |it| it.source());
-    let causes: Vec<String> = causes.map(ToString::to_string).collect();
-    causes.join(": ")
 }
 
 impl Api {

@@ -23,7 +23,10 @@ const ALLOWED: [(&str, &[&str]); 29] = [
     ("longshore-k8s", &[]),
     ("longshore-bundles", &["longshore-files", "longshore-k8s"]),
     ("longshore-proto", &[]),
-    ("longshore-python", &["longshore-airflow", "longshore-k8s"]),
+    (
+        "longshore-python",
+        &["longshore-airflow", "longshore-core", "longshore-k8s"],
+    ),
     ("longshore-core", &["longshore-k8s"]),
     ("longshore-flink-core", &["longshore-api", "longshore-k8s"]),
     (
@@ -45,7 +48,7 @@ const ALLOWED: [(&str, &[&str]); 29] = [
     ),
     (
         "longshore-airflow-api",
-        &["longshore-airflow", "longshore-kit"],
+        &["longshore-airflow", "longshore-core", "longshore-kit"],
     ),
     ("longshore-store", &["longshore-core"]),
     (

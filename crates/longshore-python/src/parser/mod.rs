@@ -124,7 +124,7 @@ impl Parser {
             }
             Err(why) => Parsed {
                 outcome: Outcome::Again {
-                    why: outcome::chain(&why),
+                    why: longshore_core::error::chain(&why),
                 },
                 reads: None,
                 asked: AskedRows::default(),

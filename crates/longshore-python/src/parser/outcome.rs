@@ -1,8 +1,9 @@
 //! What the end of a parser says about its file.
 
-use std::{collections::BTreeSet, error::Error};
+use std::collections::BTreeSet;
 
 use longshore_airflow::parser::{ParseRequest, ParserQuestion, ParsingResult};
+use longshore_core::error::chain;
 
 use crate::{
     end::{End, TooLong},
@@ -117,13 +118,6 @@ pub(super) fn no_parser(why: &[String]) -> Outcome {
              imported ({why}): install apache-airflow there, or name another interpreter"
         ),
     }
-}
-
-/// An error with its causes.
-pub(super) fn chain(error: &(dyn Error + 'static)) -> String {
-    let causes = std::iter::successors(Some(error), |it| <dyn Error>::source(*it));
-    let causes: Vec<String> = causes.map(ToString::to_string).collect();
-    causes.join(": ")
 }
 
 #[cfg(test)]
