@@ -6,7 +6,7 @@ use super::{Law, Run, Scenario};
 use crate::faults::{Fault, FaultPlan, Point, WatchFault, faults_for};
 
 /// In every test run, one in this many of the cases that are not the first of their kind.
-const SHARE: u64 = 8;
+const SHARE: u64 = 16;
 /// How late watches are in the cases that make them late.
 const LATE: Duration = Duration::from_secs(2);
 /// When a create lands that the process gave up: within the life of most pods.
