@@ -22,6 +22,8 @@ use nix::{
     unistd::{Pid, getppid},
 };
 
+/// Not by its path: a build beside a campaign replaces the file there.
+pub(crate) const THIS_PROGRAM: &str = "/proc/self/exe";
 /// How long a child may take to end after SIGTERM.
 const GRACE: Duration = Duration::from_secs(10);
 const POLL: Duration = Duration::from_millis(20);
@@ -64,7 +66,7 @@ pub(crate) fn become_guarded(parent: i32, command: &[OsString]) -> Result<Infall
 /// A command that will be killed when this process dies. Must be spawned by the main thread: the kernel means the
 /// thread that spawned it.
 pub(crate) fn command(program: impl AsRef<OsStr>) -> io::Result<Command> {
-    let mut command = Command::new(std::env::current_exe()?);
+    let mut command = Command::new(THIS_PROGRAM);
     command
         .args(["guard", "--parent", &process::id().to_string(), "--"])
         .arg(program);

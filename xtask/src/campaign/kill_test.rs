@@ -1,14 +1,11 @@
 //! A kill test of one of our crates, run with other numbers than on every test run.
 
-use std::{
-    env,
-    process::{Command, Stdio},
-};
+use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result, bail};
 use serde_json::Value;
 
-use crate::repository;
+use crate::{guarded::THIS_PROGRAM, repository};
 
 /// A test that prints `result {…}` where it holds.
 pub(super) struct KillTest {
@@ -36,7 +33,7 @@ impl KillTest {
     pub(super) fn run(&self) -> Result<Value> {
         // The whole workspace is named, as everywhere: a crate alone has other features, and would be built again.
         let output = self
-            .cargo()?
+            .cargo()
             .args(["test", "--workspace", "--test", "it", "--"])
             .args(["--exact", self.name])
             .arg("--nocapture")
@@ -52,15 +49,15 @@ impl KillTest {
         result(&stdout).context("the kill test printed no result")
     }
 
-    fn cargo(&self) -> Result<Command> {
+    fn cargo(&self) -> Command {
         let arguments: &[&str] = match self.server {
-            Server::Embedded => return Ok(Command::new(env!("CARGO"))),
+            Server::Embedded => return Command::new(env!("CARGO")),
             Server::Real => &["real-cluster", "--", env!("CARGO")],
             Server::RealWithControllers => &["real-cluster", "--kcm", "--", env!("CARGO")],
         };
-        let mut command = Command::new(env::current_exe().context("this program has no path")?);
+        let mut command = Command::new(THIS_PROGRAM);
         command.args(arguments);
-        Ok(command)
+        command
     }
 }
 

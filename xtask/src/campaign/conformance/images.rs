@@ -10,9 +10,10 @@ use serde_json::{Value, json};
 const WEB_SERVER: &str = "mkdir -p /usr/local/apache2/htdocs && cd /usr/local/apache2/htdocs && \
     echo '<html><body><h1>It works!</h1></body></html>' > index.html && exec python3 -m http.server 80";
 
-/// The shell that `sh` is in containers of busybox. Items look for variables like `data-1` in what `sh -c env` prints, and
-/// ask for `[[`: the shell of busybox passes on what it cannot name, and knows double brackets; dash does neither.
-const SHELL: &str = "/bin/bash";
+/// The shells that `sh` may be in containers of busybox; the first one that is there is taken. Items look for variables
+/// like `1-data` in what `sh -c env` prints, ask for `[[`, and compare messages: only busybox itself does all of it
+/// (Debian's package `busybox-static`), and dash none.
+const SHELLS: [&str; 2] = ["/bin/busybox", "/bin/bash"];
 
 /// A program of busybox, and where this machine has it, if it does.
 const SYSCTL: &str = "/bin/sysctl";
@@ -43,7 +44,9 @@ pub(super) fn map(agnhost: &Path, folder: &Path) -> Value {
         mount(&folder.join(CERTIFICATE), "/localhost.crt"),
         mount(&folder.join(KEY), "/localhost.key"),
     ]);
-    let mut of_busybox = vec![mount(Path::new(SHELL), "/bin/sh")];
+    let mut shells = SHELLS.iter().map(Path::new);
+    let shell = shells.find(|shell| shell.exists());
+    let mut of_busybox: Vec<Value> = shell.map(|it| mount(it, "/bin/sh")).into_iter().collect();
     if Path::new(SYSCTL_HERE).exists() {
         of_busybox.push(mount(Path::new(SYSCTL_HERE), SYSCTL));
     }
@@ -53,12 +56,13 @@ pub(super) fn map(agnhost: &Path, folder: &Path) -> Value {
         "registry.k8s.io/pause:*": {"entrypoint": ["/agnhost", "pause"], "mounts": mounts},
         "registry.k8s.io/e2e-test-images/busybox:*": {"command": ["sh"], "mounts": of_busybox},
         "registry.k8s.io/e2e-test-images/httpd:*": {"entrypoint": ["/bin/sh", "-c", WEB_SERVER]},
+        "registry.k8s.io/e2e-test-images/nginx:*": {"entrypoint": ["/bin/sh", "-c", WEB_SERVER]},
     })
 }
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
+    use std::{os::unix::process::CommandExt, sync::Arc};
 
     use rustls::{
         ServerConfig,
@@ -99,7 +103,8 @@ mod tests {
         assert_eq!(mount["path"], "/bin/sh");
         let shell = mount["host"].as_str().unwrap();
         let script = ["-c", "[[ -r / ]]"];
-        let ran = std::process::Command::new(shell).args(script).status();
+        let mut command = std::process::Command::new(shell);
+        let ran = command.arg0("sh").args(script).status();
         assert!(ran.unwrap().success(), "{shell}");
     }
 }
