@@ -1,9 +1,6 @@
 //! Which pod of a ReplicaSet goes first, by upstream's order. Pure.
 
-use std::{
-    cmp::{Ordering, Reverse},
-    collections::BTreeMap,
-};
+use std::{cmp::Reverse, collections::BTreeMap};
 
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Pod;
@@ -24,54 +21,37 @@ pub(crate) fn in_order_of_deletion<'a>(
     for pod in &ordered {
         *n_on_node.entry(node(pod)).or_default() += 1;
     }
-    ordered.sort_by(|a, b| {
-        let by_state = |pod: &Pod| {
-            let phase = match pods::phase(pod) {
-                "Running" => 2,
-                "Unknown" => 1,
-                _ => 0,
-            };
-            let neighbours = n_on_node.get(node(pod)).copied();
-            (
-                !node(pod).is_empty(),
-                phase,
-                pods::is_ready(pod),
-                cost(pod),
-                Reverse(neighbours),
-            )
+    ordered.sort_by_cached_key(|pod| {
+        let phase = match pods::phase(pod) {
+            "Running" => 2,
+            "Unknown" => 1,
+            _ => 0,
         };
-        by_state(a)
-            .cmp(&by_state(b))
-            .then_with(|| younger_first(pods::ready_since(a), pods::ready_since(b), now, a, b))
-            .then_with(|| n_restarts(b).cmp(&n_restarts(a)))
-            .then_with(|| younger_first(created(a), created(b), now, a, b))
-            .then_with(|| pods::name(a).cmp(pods::name(b)))
+        let neighbours = n_on_node.get(node(pod)).copied();
+        let by_state = (
+            !node(pod).is_empty(),
+            phase,
+            pods::is_ready(pod),
+            cost(pod),
+            Reverse(neighbours),
+        );
+        let by_age = (
+            magnitude(pods::ready_since(pod), now),
+            Reverse(n_restarts(pod)),
+            magnitude(created(pod), now),
+        );
+        (by_state, by_age, pods::uid(pod))
     });
     ordered
 }
 
-/// Ages are compared by their order of magnitude, so that which of many pods of about the same age
-/// goes is a matter of chance: of their uids.
-fn younger_first(
-    a: Option<Timestamp>,
-    b: Option<Timestamp>,
-    now: Timestamp,
-    pod_a: &Pod,
-    pod_b: &Pod,
-) -> Ordering {
-    let (Some(a), Some(b)) = (a, b) else {
-        return Ordering::Equal;
-    };
-    if a == b {
-        return Ordering::Equal;
-    }
-    let magnitude = |at: Timestamp| {
-        let age = now.duration_since(at).as_nanos();
-        u128::try_from(age).ok().and_then(u128::checked_ilog2)
-    };
-    magnitude(a)
-        .cmp(&magnitude(b))
-        .then_with(|| pods::uid(pod_a).cmp(pods::uid(pod_b)))
+/// The order of magnitude of an age: which of many pods of about the same age goes is a matter of chance, of their uids.
+///
+/// Upstream asks the uids before it looks at restarts and creation, except for pods that became ready in the same
+/// second. That is no order: of three pods, each may be before the next.
+fn magnitude(since: Option<Timestamp>, now: Timestamp) -> Option<u32> {
+    let age = now.duration_since(since?).as_nanos();
+    u128::try_from(age).ok().and_then(u128::checked_ilog2)
 }
 
 fn node(pod: &Pod) -> &str {

@@ -131,6 +131,32 @@ fn the_pod_that_serves_least_goes_first() {
     assert_eq!(names, expected);
 }
 
+/// The sort of the standard library panics where what it is told is no order.
+#[test]
+fn pods_of_about_the_same_age_have_one_order_however_they_are_listed() {
+    let mut pods: Vec<_> = (0..300)
+        .map(|n| {
+            let mut change = ready(&format!("2026-01-01T00:00:{:02}Z", n * 7 % 11));
+            change["status"]["containerStatuses"] = json!([{
+                "name": "c", "image": "", "imageID": "", "ready": true, "restartCount": n % 3,
+            }]);
+            change["metadata"]["uid"] = json!(format!("{}", n * 7919 % 1000));
+            pod(&format!("p{n}"), change)
+        })
+        .collect();
+    let names = |pods: &[Pod]| -> Vec<String> {
+        let ordered = in_order_of_deletion(pods, now()).into_iter();
+        ordered
+            .filter_map(|pod| pod.metadata.name.clone())
+            .collect()
+    };
+    let expected = names(&pods);
+    for shift in [1, 7, 150] {
+        pods.rotate_left(shift);
+        assert_eq!(names(&pods), expected);
+    }
+}
+
 #[test]
 fn crowded_nodes_are_thinned_out() {
     let since = "2026-01-01T00:00:00Z";
