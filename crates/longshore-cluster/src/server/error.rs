@@ -325,6 +325,13 @@ impl ApiError {
         ApiError::new(413, "RequestEntityTooLarge", message)
     }
 
+    pub(crate) fn too_many_operations(limit: usize, found: usize) -> ApiError {
+        let message = format!(
+            "Request entity too large: The allowed maximum operations in a JSON patch is {limit}, got {found}"
+        );
+        ApiError::new(413, "RequestEntityTooLarge", message)
+    }
+
     pub(crate) fn unsupported_media_type(accepted: &[&str]) -> ApiError {
         let message = format!(
             "the body of the request was in an unknown format - accepted media types include: {}",

@@ -81,6 +81,32 @@ async fn patches_that_cannot_be_applied_are_refused() {
     assert_eq!(api.get(&path).await.1, made);
 }
 
+/// Each copy contains the one before: 24 of them ask for terabytes.
+#[tokio::test]
+async fn a_patch_copies_and_operates_so_much_and_no_more() {
+    let api = Api::new(&Cluster::in_memory());
+    let made = api
+        .make(CONFIG_MAPS, config_map("a", &"x".repeat(100_000)))
+        .await;
+    let path = format!("{CONFIG_MAPS}/a");
+    let copies =
+        (0..24).map(|n| json!({"op": "copy", "from": "/data", "path": format!("/data/{n}")}));
+    let tests = vec![json!({"op": "test", "path": "/kind", "value": "ConfigMap"}); 10_001];
+    for (patch, code, message) in [
+        (Value::from_iter(copies), 422, "exceeding the limit 3145728"),
+        (
+            Value::from(tests),
+            413,
+            "The allowed maximum operations in a JSON patch is 10000, got 10001",
+        ),
+    ] {
+        let (found, answer) = api.patch("json", &path, patch).await;
+        assert_eq!(found, code, "{answer}");
+        assert!(answer.to_string().contains(message), "{answer}");
+    }
+    assert_eq!(api.get(&path).await.1, made);
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn concurrent_patches_all_count() {
     let api = Api::new(&Cluster::in_memory());

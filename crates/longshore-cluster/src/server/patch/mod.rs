@@ -8,6 +8,12 @@ use serde_json::Value;
 
 use super::error::{ApiError, Result};
 
+/// Upstream's limit of a JSON patch.
+const MAX_OPERATIONS: usize = 10_000;
+/// Upstream's limit of what all copies of a JSON patch add: each may copy what the one before has copied, so that a few
+/// bytes ask for any amount of memory.
+const MAX_COPIED_BYTES: usize = 3 * 1024 * 1024;
+
 /// A patch language.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum PatchType {
@@ -44,9 +50,21 @@ pub(crate) fn apply(
         PatchType::Json => {
             let operations: json_patch::Patch = serde_json::from_value(patch.clone())
                 .map_err(|error| ApiError::bad_request(format!("error decoding patch: {error}")))?;
+            let n = operations.0.len();
+            if n > MAX_OPERATIONS {
+                return Err(ApiError::too_many_operations(MAX_OPERATIONS, n));
+            }
+            let mut n_copied = 0;
             for operation in &operations.0 {
                 if is_absent(&patched, operation) {
                     continue;
+                }
+                n_copied += copied_bytes(&patched, operation);
+                if n_copied > MAX_COPIED_BYTES {
+                    return Err(ApiError::patch_does_not_apply(&format!(
+                        "Unable to complete the copy, the accumulated size increase of copy is {n_copied}, exceeding \
+                         the limit {MAX_COPIED_BYTES}"
+                    )));
                 }
                 json_patch::patch(&mut patched, std::slice::from_ref(operation))
                     .map_err(|error| ApiError::patch_does_not_apply(&error.to_string()))?;
@@ -81,6 +99,15 @@ fn is_absent(object: &Value, operation: &json_patch::PatchOperation) -> bool {
         .rsplit_once('/')
         .and_then(|(parent, _)| object.pointer(parent));
     test.value.is_null() && object.pointer(path).is_none() && parent.is_some_and(Value::is_object)
+}
+
+/// What an operation adds to the object by copying, as JSON.
+fn copied_bytes(object: &Value, operation: &json_patch::PatchOperation) -> usize {
+    let json_patch::PatchOperation::Copy(copy) = operation else {
+        return 0;
+    };
+    let copied = object.pointer(copy.from.as_str());
+    copied.map_or(0, |copied| copied.to_string().len())
 }
 
 fn require_object(patch: &Value) -> Result<()> {
