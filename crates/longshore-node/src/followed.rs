@@ -237,7 +237,7 @@ mod tests {
         ended.expect("nothing is watched");
     }
 
-    #[tokio::test]
+    #[tokio::test(start_paused = true)]
     async fn an_object_is_followed_through_its_life_and_watched_once() {
         let rig = Rig::new();
         let (mut one, mut other) = (Followers::new(), Followers::new());
@@ -264,7 +264,7 @@ mod tests {
         until_nothing_is_watched(&rig).await;
     }
 
-    #[tokio::test]
+    #[tokio::test(start_paused = true)]
     async fn an_immutable_object_is_not_watched() {
         let rig = Rig::new();
         rig.put("fixed", "1", true).await;

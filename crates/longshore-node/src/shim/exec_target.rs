@@ -1,8 +1,17 @@
 //! The node's side of commands that run in a container.
 
-use std::{ffi::OsString, io, os::unix::process::ExitStatusExt, process::Stdio, time::Duration};
+use std::{
+    ffi::OsString,
+    io,
+    os::unix::process::ExitStatusExt,
+    process::{ExitStatus, Stdio},
+    time::Duration,
+};
 
-use tokio::process::Command;
+use tokio::{
+    io::{AsyncRead, AsyncReadExt},
+    process::Command,
+};
 
 use super::{
     enter::{ARG_ENTER, ARG_ENTER_TERMINAL},
@@ -89,25 +98,96 @@ impl ExecTarget {
     ///
     /// *Cancellation:* ends the command.
     pub(crate) async fn run(&self, argv: Vec<String>, timeout: Duration) -> Result<(), String> {
-        let mut command = self.command(ARG_ENTER, argv).map_err(|e| e.to_string())?;
-        let output = command.stdin(Stdio::null()).output();
-        let output = match tokio::time::timeout(timeout, output).await {
-            Ok(output) => output.map_err(|e| e.to_string())?,
+        let end = self.end_of(argv);
+        let (status, said) = match tokio::time::timeout(timeout, end).await {
+            Ok(end) => end.map_err(|e| e.to_string())?,
             Err(_) => return Err(format!("command timed out after {}s", timeout.as_secs())),
         };
-        if output.status.success() {
+        if status.success() {
             return Ok(());
         }
-        let said = [output.stdout, output.stderr].concat();
         let said = String::from_utf8_lossy(&said[..said.len().min(SHOWN)])
             .trim()
             .to_owned();
-        Err(format!("command failed with {}: {said}", output.status))
+        Err(format!("command failed with {status}: {said}"))
+    }
+
+    /// How a command ended, and the beginning of what it wrote.
+    async fn end_of(&self, argv: Vec<String>) -> io::Result<(ExitStatus, Vec<u8>)> {
+        let mut child = self
+            .command(ARG_ENTER, argv)?
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()?;
+        let (stdout, stderr) = (child.stdout.take(), child.stderr.take());
+        let (stdout, stderr, status) =
+            tokio::try_join!(beginning(stdout), beginning(stderr), child.wait())?;
+        Ok((status, [stdout, stderr].concat()))
     }
 }
 
+/// The beginning of what a command writes, which is read to its end: a command may write without an end, and waits for
+/// who does not read.
+async fn beginning(stream: Option<impl AsyncRead + Unpin>) -> io::Result<Vec<u8>> {
+    let mut beginning = Vec::new();
+    if let Some(mut stream) = stream {
+        let shown = u64::try_from(SHOWN).unwrap_or(u64::MAX);
+        (&mut stream)
+            .take(shown)
+            .read_to_end(&mut beginning)
+            .await?;
+        tokio::io::copy(&mut stream, &mut tokio::io::sink()).await?;
+    }
+    Ok(beginning)
+}
+
 /// The exit code; 128 + n after signal n.
-fn code(status: std::process::ExitStatus) -> i32 {
+fn code(status: ExitStatus) -> i32 {
     let signal = status.signal().unwrap_or_default();
     status.code().unwrap_or(128 + signal)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PATIENCE: Duration = Duration::from_secs(60);
+
+    /// A command that is a script, whatever it is to enter.
+    async fn run(script: &str) -> Result<(), String> {
+        let target = ExecTarget {
+            shim_command: ["sh", "-c", script].map(OsString::from).to_vec(),
+            init: 0,
+        };
+        target.run(Vec::new(), PATIENCE).await
+    }
+
+    /// The most memory that this process has used, in bytes.
+    fn peak_memory() -> u64 {
+        let status = std::fs::read_to_string("/proc/self/status").unwrap();
+        let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
+        let kib = peak.unwrap().trim().trim_end_matches("kB").trim();
+        kib.parse::<u64>().unwrap() * 1024
+    }
+
+    #[tokio::test]
+    async fn a_command_that_fails_is_told_with_the_beginning_of_what_it_wrote() {
+        assert_eq!(run("echo fine").await, Ok(()));
+        let failed = run("echo out; echo wrong >&2; exit 3").await;
+        assert_eq!(
+            failed,
+            Err("command failed with exit status: 3: out\nwrong".into())
+        );
+    }
+
+    #[tokio::test]
+    async fn what_a_command_writes_is_read_to_its_end_and_not_kept() {
+        let before = peak_memory();
+        let failed = run("head -c 400000000 /dev/zero | tr '\\0' x; exit 1").await;
+        let shown = failed.unwrap_err();
+        assert!(shown.ends_with(&"x".repeat(SHOWN)), "{shown}");
+        assert!(shown.len() < SHOWN + 100, "{shown}");
+        assert!(peak_memory() - before < 200_000_000);
+    }
 }
