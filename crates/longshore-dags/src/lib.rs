@@ -30,6 +30,6 @@ pub use catalog::KnownDag;
 pub use measures::DagMeasures;
 pub use rules::RULES;
 pub use service::{
-    Dags, DagsConfig, RequestError, StartError, catalog::UnknownDag, clear::ClearError,
+    Dags, DagsConfig, LeftRuns, RequestError, StartError, catalog::UnknownDag, clear::ClearError,
     pools::PoolError,
 };

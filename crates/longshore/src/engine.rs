@@ -12,7 +12,7 @@ use std::{
 };
 
 use longshore_dags::{
-    DagMeasures, StateChange,
+    DagMeasures, LeftRuns, StateChange,
     launch::decide::Disposal,
     logs::{LogDirectory, LogPath},
     model::Dag,
@@ -65,6 +65,16 @@ pub(crate) struct Order {
     pub(crate) unmapped_images: UnmappedImages,
     /// A cluster of the user's; `None` for the embedded one.
     pub(crate) cluster: Option<RealCluster>,
+}
+
+impl Order {
+    /// The run to go on with.
+    fn resumed(&self) -> Option<RunKey> {
+        self.resume.clone().map(|run_id| RunKey {
+            dag_id: self.dag.dag_id.clone(),
+            run_id,
+        })
+    }
 }
 
 /// How long a run that has ended, or was stopped, waits for its pods to go. The next process with
@@ -137,8 +147,9 @@ pub(crate) async fn start(order: Order) -> Result<Started, CliError> {
     pools::prepare(&engine.scheduling.dags, &order).await?;
     let mut changes = engine.scheduling.dags.changes();
     let has_workspace = order.dag.workspace.is_some();
-    let run = match order.resume {
-        Some(run_id) => engine.resume(&order.dag, run_id).await?,
+    tell_of_left_runs(engine.scheduling.dags.left_waiting());
+    let run = match order.resumed() {
+        Some(key) => engine.resume(&order.dag, key).await?,
         None => engine.request(order.dag, order.params).await?,
     };
     let stop = CancellationToken::new();
@@ -163,6 +174,16 @@ pub(crate) async fn start(order: Order) -> Result<Started, CliError> {
         stop,
         end,
     })
+}
+
+/// Names the runs that this command has stopped: their commands were killed, and told nobody how to go on.
+fn tell_of_left_runs(runs: &[RunKey]) {
+    for RunKey { dag_id, run_id } in runs {
+        output::note(&format!(
+            "run {run_id} of DAG {dag_id}, whose command was killed, waits: `longshore run` with its file and \
+             `--resume {run_id}` goes on with it"
+        ));
+    }
 }
 
 /// Hands the changes of one run on.
@@ -208,6 +229,10 @@ impl Engine {
             gate: Gate::always_open(),
             metrics: metrics.clone(),
             measures: DagMeasures::default(),
+            // A command runs what its user names, and nothing that an earlier command was killed at.
+            left_runs: LeftRuns::Wait {
+                but: order.resumed(),
+            },
         };
         let client = cluster.client("dags", &metrics)?;
         let scheduling = Scheduling::start(client, store, plan, &phases).await?;
@@ -237,11 +262,7 @@ impl Engine {
         }
     }
 
-    async fn resume(&self, dag: &Dag, run_id: String) -> Result<RunKey, CliError> {
-        let key = RunKey {
-            dag_id: dag.dag_id.clone(),
-            run_id,
-        };
+    async fn resume(&self, dag: &Dag, key: RunKey) -> Result<RunKey, CliError> {
         let known = self.scheduling.store.run(&key).await;
         let Some((run, _)) = known.map_err(CliError::in_database)? else {
             return Err(CliError::UnknownRun {

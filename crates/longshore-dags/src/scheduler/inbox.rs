@@ -160,6 +160,13 @@ impl Inbox {
         self.waiting().about.contains_key(ti_id)
     }
 
+    /// Whether it has not been decided upon yet that this is another cluster.
+    pub(crate) fn has_cluster_change(&self) -> bool {
+        let waiting = self.waiting();
+        let mut facts = waiting.facts.iter();
+        facts.any(|(fact, _)| *fact == Fact::ClusterChanged)
+    }
+
     /// Lets the scheduler look again, at what is in no fact.
     pub(crate) fn wake(&self) {
         self.arrived.notify_one();

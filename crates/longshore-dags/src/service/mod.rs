@@ -6,7 +6,7 @@ pub mod pools;
 
 use std::{collections::BTreeMap, fmt, sync::Arc, time::Duration};
 
-use futures::Stream;
+use futures::{FutureExt, Stream};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Namespace;
 use kube::{Api, Client, ResourceExt};
@@ -15,6 +15,7 @@ use longshore_kit::{Applier, CacheFeed, Clock, Controller, Gate, Metrics, Runner
 use longshore_plugins::TASK_ACTION;
 use longshore_store::{Run, RunKey, RunStore, StoreError, TaskInstance, TaskState};
 use tokio::sync::broadcast;
+use uuid::Uuid;
 
 use crate::{
     actions,
@@ -64,6 +65,36 @@ pub struct DagsConfig {
     pub measures: DagMeasures,
     /// Rounds act only while it is open.
     pub gate: Gate,
+    /// What becomes of the runs that an earlier scheduler has left.
+    pub left_runs: LeftRuns,
+}
+
+/// What becomes of the runs that are unfinished when a scheduler starts.
+#[derive(Clone, Debug, Default)]
+pub enum LeftRuns {
+    /// They go on.
+    #[default]
+    GoOn,
+    /// They wait until somebody resumes them, as if each had been [interrupted](Dags::interrupt).
+    Wait {
+        /// The run that goes on.
+        but: Option<RunKey>,
+    },
+}
+
+impl LeftRuns {
+    /// The runs that are to wait, and do not wait yet.
+    fn to_be_interrupted(&self, board: &Board) -> Vec<RunKey> {
+        let Self::Wait { but } = self else {
+            return Vec::new();
+        };
+        let runs = board.runs.iter();
+        runs.filter(|(_, active)| !run_state::is_interrupted(&active.run))
+            .map(|(key, _)| key)
+            .filter(|key| Some(*key) != but.as_ref())
+            .cloned()
+            .collect()
+    }
 }
 
 /// Why a scheduler cannot start.
@@ -97,6 +128,7 @@ pub struct Dags {
     tasks: Tasks,
     gate: Gate,
     max_task_retry_delay: Duration,
+    left_waiting: Vec<RunKey>,
     /// Changes of pools are recorded and take effect in one order.
     pool_turns: Arc<tokio::sync::Mutex<()>>,
 }
@@ -157,8 +189,12 @@ impl Dags {
         if has_moved {
             shared.inbox.push(Fact::ClusterChanged);
         }
+        let left_waiting = config.left_runs.to_be_interrupted(&shared.board());
+        let interrupts = left_waiting.iter().cloned().map(Fact::Interrupt);
+        interrupts.for_each(|fact| shared.inbox.push(fact));
         let service = Self {
             shared,
+            left_waiting,
             tasks: Tasks::new(),
             gate: config.gate.clone(),
             max_task_retry_delay: config.limits.max_task_retry_delay,
@@ -210,7 +246,7 @@ impl Dags {
             .runner(launches, &applier, config.concurrency)
             .asking(keep_log::limits(config.concurrency))
             .remembering(launched.log_memory());
-        self.run(launches, shared.launch_keys.clone().stream());
+        self.run(launches, launch_triggers(shared.clone()));
         let runs = Runs::new(shared.clone(), client);
         let runs = self.runner(runs, &applier, config.concurrency);
         self.run(runs, shared.run_keys.clone().stream());
@@ -359,6 +395,11 @@ impl Dags {
         self.shared.board().has_plugin_tasks()
     }
 
+    /// The runs that this scheduler has interrupted at its start, by [`LeftRuns::Wait`].
+    pub fn left_waiting(&self) -> &[RunKey] {
+        &self.left_waiting
+    }
+
     /// Whether the scheduler is stopping: a caller stops it, or a part of it broke.
     pub fn is_stopping(&self) -> bool {
         self.tasks.shutdown().is_cancelled()
@@ -382,6 +423,22 @@ async fn cluster_id(client: &Client) -> Result<String, StartError> {
         .map_err(|error| StartError::Api(Box::new(error)))?
         .uid()
         .unwrap_or_default())
+}
+
+/// The tries, once it is on record that this is another cluster: rows from before want pods in it that this record makes
+/// unwanted.
+fn launch_triggers(shared: Arc<Shared>) -> impl Stream<Item = Uuid> + Send {
+    let keys = shared.launch_keys.clone().stream();
+    let has_arrived = async move {
+        loop {
+            let committed = shared.committed.notified();
+            if !shared.inbox.has_cluster_change() {
+                return keys;
+            }
+            committed.await;
+        }
+    };
+    has_arrived.flatten_stream()
 }
 
 fn scheduler_triggers(shared: Arc<Shared>) -> impl Stream<Item = TheScheduler> + Send {

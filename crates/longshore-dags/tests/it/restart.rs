@@ -7,8 +7,8 @@ use kube::{
     Api, ResourceExt,
     api::{DeleteParams, ListParams, Patch, PatchParams},
 };
-use longshore_dags::Dags;
-use longshore_store::{RunKey, RunState, TaskInstance};
+use longshore_dags::{Dags, LeftRuns, scheduler::run_state::is_interrupted};
+use longshore_store::{RunKey, RunState, TaskInstance, TaskState};
 use longshore_test::faults::{Fault, FaultPlan, Faults, Point, WatchFault};
 
 use serde_json::{Value, json};
@@ -90,6 +90,65 @@ async fn a_scheduler_killed_in_another_cluster_knows_that_it_had_arrived() {
     let (state, task) = ended(&dags, &run).await;
     assert_eq!((state, task.launch), (RunState::Success, 2));
     assert_eq!(world.node.history().runs().len(), 1);
+}
+
+/// A row from before the arrival wants a pod that the record of the arrival makes unwanted.
+#[tokio::test(start_paused = true)]
+async fn no_pod_is_made_in_another_cluster_before_the_arrival_is_on_record() {
+    let world = World::new(SHARING).await;
+    let kill = FaultPlan::at(Point::new("create pods", 1), Fault::KillBefore);
+    let killed = Faults::new(kill);
+    let dags = world.start(&killed.start()).await;
+    let run = world.request(&dags, RUN_ID).await;
+    killed.killed().await;
+    drop(dags);
+    let world = world.elsewhere();
+    let slow = FaultPlan::at(
+        Point::new("commit", 1),
+        Fault::Delay(Duration::from_secs(5)),
+    );
+    let dags = world.start(&Faults::new(slow).start()).await;
+    assert_eq!(ended(&dags, &run).await.0, RunState::Success);
+    assert_eq!(world.node.history().runs().len(), 1);
+}
+
+/// As `longshore run` starts it: for a run that its user names, or a new one.
+#[tokio::test(start_paused = true)]
+async fn a_run_that_is_left_waiting_starts_nothing_until_it_is_resumed() {
+    let mut world = World::new(SHARING).await;
+    let (dags, run) = under_way(&world, 10).await;
+    drop(dags);
+    world.config.left_runs = LeftRuns::Wait { but: None };
+    let dags = world.start(&undisturbed()).await;
+    assert_eq!(dags.left_waiting(), [run.clone()]);
+    seconds(120).await;
+    let (row, tasks) = world.rows(&run).await;
+    assert!(is_interrupted(&row), "{row:?}");
+    assert_eq!(tasks[0].state, Some(TaskState::Scheduled));
+    assert_eq!(left(&world, "pods").await.len(), 0);
+    drop(dags);
+    let dags = world.start(&undisturbed()).await;
+    assert!(dags.left_waiting().is_empty());
+    dags.resume(&run);
+    let (state, task) = ended(&dags, &run).await;
+    assert_eq!((state, task.try_number), (RunState::Success, 1));
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_run_that_is_named_goes_on_with_its_pod_while_others_wait() {
+    let mut world = World::new(SHARING).await;
+    let (dags, run) = under_way(&world, 5).await;
+    let other = world.request(&dags, "other").await;
+    seconds(5).await;
+    drop(dags);
+    world.config.left_runs = LeftRuns::Wait {
+        but: Some(run.clone()),
+    };
+    let dags = world.start(&undisturbed()).await;
+    assert_eq!(dags.left_waiting(), [other.clone()]);
+    let (state, task) = ended(&dags, &run).await;
+    assert_eq!((state, task.launch), (RunState::Success, 1));
+    assert!(is_interrupted(&world.rows(&other).await.0));
 }
 
 #[tokio::test(start_paused = true)]

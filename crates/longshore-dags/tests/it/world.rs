@@ -228,6 +228,7 @@ fn config(scheduler_id: &str, place: &Place) -> DagsConfig {
         metrics: longshore_kit::Metrics::new(),
         measures: longshore_dags::DagMeasures::default(),
         gate: longshore_kit::Gate::always_open(),
+        left_runs: longshore_dags::LeftRuns::GoOn,
     }
 }
 

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use longshore_dags::LeftRuns;
 use longshore_kit::Gate;
 use tokio_util::sync::CancellationToken;
 
@@ -41,6 +42,7 @@ pub(super) async fn run(
         gate: gate.clone(),
         metrics: context.metrics.clone(),
         measures: context.counts.measures(),
+        left_runs: LeftRuns::GoOn,
     };
     let client = |name| context.cluster.gated_client(name, &context.metrics, &gate);
     let scheduling = Scheduling::start(client("dags")?, store, plan, &phases).await?;

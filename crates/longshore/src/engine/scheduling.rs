@@ -5,8 +5,8 @@ use std::{path::PathBuf, sync::Arc, time::Duration};
 use clap::Args;
 use kube::Client;
 use longshore_dags::{
-    DagMeasures, Dags, DagsConfig, StartError, launch::decide::Disposal, logs::LogDirectory,
-    pods::build::PodConfig, scheduler::Limits,
+    DagMeasures, Dags, DagsConfig, LeftRuns, StartError, launch::decide::Disposal,
+    logs::LogDirectory, pods::build::PodConfig, scheduler::Limits,
 };
 use longshore_kit::{Gate, Metrics, SystemClock};
 use longshore_store::{RunStore, Store};
@@ -57,6 +57,8 @@ pub(crate) struct SchedulingPlan {
     pub(crate) metrics: Metrics,
     /// What commits and logs are measured by.
     pub(crate) measures: DagMeasures,
+    /// What becomes of the runs that an earlier process has left.
+    pub(crate) left_runs: LeftRuns,
 }
 
 /// A scheduler over its database, running. Dropping it is like a crash: nothing is lost.
@@ -70,7 +72,7 @@ pub(crate) struct Scheduling {
 }
 
 impl Scheduling {
-    /// Starts the scheduler, which goes on with all unfinished runs.
+    /// Starts the scheduler, which goes on with the unfinished runs that its plan names.
     pub(crate) async fn start(
         client: Client,
         store: Store,
@@ -85,6 +87,7 @@ impl Scheduling {
             gate,
             disposal: plan.disposal,
             measures: plan.measures,
+            left_runs: plan.left_runs,
             ..config(
                 plan.parallelism,
                 &plan.namespace,
@@ -164,5 +167,6 @@ pub(crate) fn config(
         metrics,
         measures: DagMeasures::default(),
         gate: Gate::always_open(),
+        left_runs: LeftRuns::GoOn,
     }
 }

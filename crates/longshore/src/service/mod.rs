@@ -11,7 +11,7 @@ use k8s_openapi::api::core::v1::Pod;
 use kube::{Api, api::ListParams};
 use longshore_cluster::{Authorization, ServeConfig, Serving};
 use longshore_console::{Hosts, operations, serve::serve};
-use longshore_dags::launch::decide::Disposal;
+use longshore_dags::{LeftRuns, launch::decide::Disposal};
 use longshore_kit::{Gate, Metrics, metrics};
 use longshore_node::UnmappedImages;
 use tokio::net::TcpListener;
@@ -121,6 +121,7 @@ impl Service {
             gate: Gate::always_open(),
             metrics: metrics.clone(),
             measures: counts.measures(),
+            left_runs: LeftRuns::GoOn,
         };
         let scheduling = Scheduling::start(cluster.client("dags"), store, plan, phases).await?;
         let dags_folder = dags_folder(config.dags_folder.as_ref(), data_dir)?;

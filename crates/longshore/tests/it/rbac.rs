@@ -15,7 +15,7 @@ use kube::{
 };
 use longshore_api::flyte::{self, TASK_ACTION_CRD};
 use longshore_dags::{
-    DagMeasures, Dags, DagsConfig, document,
+    DagMeasures, Dags, DagsConfig, LeftRuns, document,
     launch::decide::Disposal,
     logs::NoLogArchive,
     model::Dag,
@@ -197,6 +197,7 @@ async fn a_scheduler_with_the_generated_role_alone_does_all_its_work_and_uses_al
             metrics: Metrics::new(),
             measures: DagMeasures::default(),
             gate: Gate::always_open(),
+            left_runs: LeftRuns::GoOn,
         },
     );
     let dags = dags.await.unwrap();

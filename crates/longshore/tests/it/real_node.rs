@@ -8,7 +8,7 @@ use kube::{
     api::{DeleteParams, PostParams},
 };
 use longshore_dags::{
-    DagMeasures, Dags, DagsConfig, document,
+    DagMeasures, Dags, DagsConfig, LeftRuns, document,
     folder::read_beside,
     launch::decide::Disposal,
     logs::{LogDirectory, LogPath},
@@ -73,6 +73,7 @@ fn config(namespace: &str, scheduler_id: &str, binding: Binding) -> DagsConfig {
         metrics: Metrics::new(),
         measures: DagMeasures::default(),
         gate: Gate::always_open(),
+        left_runs: LeftRuns::GoOn,
     }
 }
 

@@ -130,14 +130,40 @@ fn a_killed_command_goes_on_at_once_without_meeting_its_own_tasks() {
     let (mut run, dag, data) = start(folder.path());
     run.signal("KILL");
     run.child.wait().unwrap();
-    let run_id = fs::read_dir(data.join("logs/dag_id=stubborn"))
+    // At once: the stubborn task may still run.
+    goes_on(&dag, &data, &run_id(&data));
+    assert_eq!(n_processes(&data), 0);
+}
+
+/// The only run of the stubborn DAG.
+fn run_id(data: &Path) -> String {
+    fs::read_dir(data.join("logs/dag_id=stubborn"))
         .unwrap()
         .map(|entry| entry.unwrap().file_name().into_string().unwrap())
         .find_map(|name| name.strip_prefix("run_id=").map(str::to_owned))
-        .unwrap();
-    // At once: the stubborn task may still run.
+        .unwrap()
+}
+
+#[test]
+fn a_later_command_runs_its_own_dag_and_says_that_a_killed_run_waits() {
+    let folder = TempDir::new().unwrap();
+    let (mut run, dag, data) = start(folder.path());
+    run.signal("KILL");
+    run.child.wait().unwrap();
+    let run_id = run_id(&data);
+    let other = folder.path().join("other.yaml");
+    fs::write(&other, "dag_id: other\ntasks: {a: {command: ['true']}}").unwrap();
+    for is_first in [true, false] {
+        let mut command = longshore();
+        command.arg("run").arg(&other).arg("--data-dir").arg(&data);
+        let (code, _, stderr) = outcome(&mut command);
+        assert_eq!(code, 0, "{stderr}");
+        let names_it = stderr.contains(&format!("--resume {run_id}"));
+        assert_eq!(names_it, is_first, "{stderr}");
+        let ran = fs::read_to_string(file_called("ran", &data).unwrap()).unwrap();
+        assert_eq!(ran, "first 1\nsecond 1\n");
+    }
     goes_on(&dag, &data, &run_id);
-    assert_eq!(n_processes(&data), 0);
 }
 
 /// The first task ends while the command is halted; the second one only after a signal to end.

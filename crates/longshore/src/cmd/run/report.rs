@@ -8,11 +8,7 @@ use serde_json::{Value, json};
 
 use crate::{
     cli::{Format, Globals},
-    cmd::run::{
-        follow::Outcome,
-        resume::{self, quoted},
-        tail,
-    },
+    cmd::run::{follow::Outcome, resume, tail},
     data_dir::DataDirArgs,
     engine::{End, TaskEnd},
     error::{counted, render},
@@ -212,8 +208,8 @@ impl Report<'_> {
                 "with --ephemeral there is nothing to go on with; start again without it".to_owned()
             }
             (Outcome::Ended, _) => format!(
-                "correct the cause, then start again: longshore run {}",
-                quoted(self.file)
+                "correct the cause, then start again: {}",
+                resume::again(self.file, self.data_dir, self.cluster)
             ),
         }
     }

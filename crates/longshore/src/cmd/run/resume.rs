@@ -1,4 +1,4 @@
-//! The command that resumes a run.
+//! The commands that resume a run, or start its DAG again.
 
 use std::{fmt::Write, path::Path};
 
@@ -16,13 +16,24 @@ pub(crate) fn command(
     if data_dir.ephemeral {
         return None;
     }
-    let mut command = format!(
-        "longshore run {} --resume {}",
-        quoted(file),
-        quoted(Path::new(&run.run_id))
-    );
+    let run_id = quoted(Path::new(&run.run_id));
+    let command = format!("longshore run {} --resume {run_id}", quoted(file));
+    Some(command + &places(data_dir, cluster))
+}
+
+/// What to type to start the DAG of a file again.
+pub(crate) fn again(file: &Path, data_dir: &DataDirArgs, cluster: &ClusterArgs) -> String {
+    format!("longshore run {}", quoted(file)) + &places(data_dir, cluster)
+}
+
+/// The options that name where a run and its data are, as they were given.
+fn places(data_dir: &DataDirArgs, cluster: &ClusterArgs) -> String {
+    let mut options = String::new();
+    if data_dir.ephemeral {
+        options.push_str(" --ephemeral");
+    }
     if let Some(data_dir) = &data_dir.data_dir {
-        let _ = write!(command, " --data-dir {}", quoted(data_dir));
+        let _ = write!(options, " --data-dir {}", quoted(data_dir));
     }
     let named = [
         ("context", cluster.context.as_ref().map(Path::new)),
@@ -31,10 +42,10 @@ pub(crate) fn command(
     ];
     for (flag, value) in named {
         if let Some(value) = value {
-            let _ = write!(command, " --{flag} {}", quoted(value));
+            let _ = write!(options, " --{flag} {}", quoted(value));
         }
     }
-    Some(command)
+    options
 }
 
 /// A path as a POSIX shell reads it back.

@@ -1,7 +1,10 @@
 use std::{fs, path::PathBuf};
 
 use super::*;
-use crate::cmd::run::fixtures::{end, task};
+use crate::cmd::run::{
+    fixtures::{end, task},
+    resume::quoted,
+};
 
 fn in_data() -> DataDirArgs {
     DataDirArgs {
