@@ -11,6 +11,7 @@
 
 mod addresses;
 mod api_server;
+mod beneath;
 mod cgroups;
 mod claims;
 mod clock;

@@ -22,7 +22,7 @@ use crate::{
     profile::Profile,
     refusal::Refusal,
     shim::protocol::{
-        ContainerSpec, Interaction, MountSpec, RootSpec, Sandbox, TerminationSpec, UserSpec,
+        ContainerSpec, Interaction, MountSpec, Origin, RootSpec, Sandbox, TerminationSpec, UserSpec,
     },
     sources::{self, Sources, Tokens},
     volumes,
@@ -293,6 +293,7 @@ fn sandbox(
     host: &HostFacts,
 ) -> Result<Sandbox, Refusal> {
     let of_image = image.mounts.iter().map(|m| MountSpec {
+        origin: Origin::Image,
         within: None,
         source: m.host.clone(),
         target: m.path.clone(),

@@ -20,7 +20,7 @@ use crate::{
     env::{Environment, HostFacts},
     private_dir,
     refusal::Refusal,
-    shim::protocol::MountSpec,
+    shim::protocol::{MountSpec, Origin},
     sources::Sources,
 };
 
@@ -179,6 +179,7 @@ pub(crate) fn mounts(
         };
         let source = source(container, mount, pod, volume, env)?;
         all.push(MountSpec {
+            origin: origin(pod, &mount.name),
             within: (source != *volume).then(|| volume.clone()),
             source,
             target: mount.mount_path.clone().into(),
@@ -186,6 +187,16 @@ pub(crate) fn mounts(
         });
     }
     Ok(all)
+}
+
+fn origin(pod: &Pod, volume: &str) -> Origin {
+    let mut volumes = pod.spec.iter().flat_map(|s| &s.volumes).flatten();
+    let is_host = volumes.any(|v| v.name == volume && v.host_path.is_some());
+    if is_host {
+        Origin::HostPath
+    } else {
+        Origin::Node
+    }
 }
 
 /// Whether no container of the pod may write to a volume. The files of API objects are the node's to change, as on a kubelet.

@@ -9,6 +9,8 @@ mod cost;
 #[cfg(test)]
 mod ephemeral;
 #[cfg(test)]
+mod escape;
+#[cfg(test)]
 mod full_disk;
 #[cfg(test)]
 mod hooks;

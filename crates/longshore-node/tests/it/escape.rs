@@ -1,0 +1,153 @@
+//! Pods that look for a way out of their containers, with what a pod may say: each ends where it began.
+
+use longshore_node::{
+    LogOptions, NodeConfig, PodsLifetime, Profile,
+    shim::protocol::{MountSpec, Origin, Sandbox},
+};
+use serde_json::{Value, json};
+
+use crate::{
+    node_rig::{Rig, RunningNode, script},
+    shim_rig,
+};
+
+/// The profiles with mounts that this machine allows.
+fn profiles() -> Vec<Profile> {
+    let available = shim_rig::Profile::available().into_iter();
+    let profiles = available.filter_map(|it| match it {
+        shim_rig::Profile::Full => Some(Profile::Full),
+        shim_rig::Profile::User => Some(Profile::User),
+        shim_rig::Profile::None => None,
+    });
+    profiles.collect()
+}
+
+async fn node(rig: &Rig, profile: Profile) -> RunningNode {
+    rig.start_with(NodeConfig {
+        profile: Some(profile),
+        ..rig.config(PodsLifetime::DieWithNode)
+    })
+    .await
+}
+
+/// What of the rig's directory could be the work of a pod.
+fn is_made(rig: &Rig) -> bool {
+    rig.path().join("made").exists() || rig.path().join("made-file").exists()
+}
+
+fn has_ended(status: &Value) -> bool {
+    status["phase"] == "Succeeded" || status["phase"] == "Failed"
+}
+
+/// Where a container could find the host's tree while it is built, but for the links of an init to its open files.
+fn ways_to_the_host() -> Vec<String> {
+    let by_number = (3..8).map(|n| format!("/proc/self/fd/{n}"));
+    let by_init = (3..8).map(|n| format!("/proc/1/fd/{n}"));
+    let named = ["/dev/.longshore-old", "/proc/1/root", "/proc/self/cwd"].map(String::from);
+    named.into_iter().chain(by_number).chain(by_init).collect()
+}
+
+#[tokio::test]
+async fn no_path_that_a_pod_names_makes_anything_on_the_machine() {
+    for profile in profiles() {
+        let rig = Rig::new();
+        let node = node(&rig, profile).await;
+        let dir = rig.path().display().to_string();
+        for (n, way) in ways_to_the_host().into_iter().enumerate() {
+            for (kind, name) in [("mount", "made"), ("message", "made-file"), ("dir", "made")] {
+                let mut spec = script("true");
+                let path = format!("{way}{dir}/{name}");
+                spec["volumes"] = json!([{"name": "e", "emptyDir": {}}]);
+                let container = &mut spec["containers"][0];
+                match kind {
+                    "mount" => {
+                        container["volumeMounts"] = json!([{"name": "e", "mountPath": path}]);
+                    }
+                    "message" => container["terminationMessagePath"] = json!(path),
+                    _ => container["workingDir"] = json!(path),
+                }
+                rig.run(&format!("{kind}-{n}"), spec).await;
+            }
+        }
+        for n in 0..ways_to_the_host().len() {
+            for kind in ["mount", "message", "dir"] {
+                rig.until(&format!("{kind}-{n}"), "the end", has_ended)
+                    .await;
+                assert!(!is_made(&rig), "{profile:?} {kind}-{n}");
+            }
+        }
+        node.stop().await;
+    }
+}
+
+/// One mount makes a link of an earlier container reachable, which leads the next one to the host.
+#[tokio::test]
+async fn links_between_volumes_show_nothing_of_the_machine() {
+    for profile in profiles() {
+        let rig = Rig::new();
+        let node = node(&rig, profile).await;
+        std::fs::write(rig.path().join("secret"), "").expect("a file");
+        for (n, way) in ways_to_the_host().into_iter().enumerate() {
+            let dir = rig.path().display();
+            let links =
+                format!("ln -s {way}{dir}/node/pods/$POD_UID/volumes /a/x; ln -s {way}{dir} /b/cc");
+            let mount = |name: &str, path: &str| json!({"name": name, "mountPath": path});
+            let mut spec = script("find /z /a; cat /z/z/z/secret && echo out");
+            spec["volumes"] = ["a", "b", "cc"]
+                .map(|name| json!({"name": name, "emptyDir": {}}))
+                .into();
+            spec["initContainers"] = json!([{
+                "name": "links", "image": "any", "command": ["sh", "-c", links],
+                "env": [{"name": "POD_UID", "valueFrom": {"fieldRef": {"fieldPath": "metadata.uid"}}}],
+                "volumeMounts": [mount("a", "/a"), mount("b", "/b")],
+            }]);
+            spec["containers"][0]["volumeMounts"] =
+                json!([mount("a", "/a"), mount("b", "/a/x"), mount("cc", "/z/z/z")]);
+            rig.run(&format!("links-{n}"), spec).await;
+        }
+        for n in 0..ways_to_the_host().len() {
+            let name = format!("links-{n}");
+            let status = rig.until(&name, "the end", has_ended).await;
+            assert_eq!(status["phase"], "Failed", "{profile:?}: {status:#}");
+            let told = status["containerStatuses"][0]["state"]["terminated"]["reason"].clone();
+            if told != "StartError" {
+                let log = node.log(&name, LogOptions::default()).await;
+                assert!(!log.contains("secret"), "{profile:?} {n}: {log}");
+            }
+        }
+        node.stop().await;
+    }
+}
+
+#[test]
+fn a_device_that_a_program_makes_opens_nowhere() {
+    if !shim_rig::Profile::available().contains(&shim_rig::Profile::Full) {
+        return;
+    }
+    let mut rig = shim_rig::Rig::start(shim_rig::Profile::Full, "stay");
+    let volume = rig.path().join("volume");
+    let sub_path = volume.join("sub");
+    std::fs::create_dir_all(&sub_path).expect("a volume");
+    let script = "\
+        for dir in / /tmp /var/tmp /run /home /dev /dev/shm /etc /volume /sub; do \
+        mknod $dir/own c 1 5 2>/dev/null; \
+        n=$(head -c 1 $dir/own 2>/dev/null | wc -c); test $n = 0 || echo opened $dir; done; \
+        head -c 2 /dev/zero | wc -c; chmod 600 /dev/null 2>/dev/null || echo kept";
+    let mut spec = rig.shell(script);
+    if let Sandbox::Full(root) | Sandbox::User(root) = &mut spec.sandbox {
+        for (target, source, within) in [
+            ("/volume", volume.clone(), None),
+            ("/sub", sub_path, Some(volume)),
+        ] {
+            root.mounts.push(MountSpec {
+                origin: Origin::Node,
+                within,
+                source,
+                target: target.into(),
+                read_only: false,
+            });
+        }
+    }
+    let exit = rig.run_to_end(spec);
+    assert_eq!(rig.output(), "2\nkept", "{}", exit.message);
+}
