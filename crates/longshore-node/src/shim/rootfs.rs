@@ -85,6 +85,7 @@ pub(super) fn enter(
     taken.kernel.attach(&root)?;
     let dev = devices(&root, &taken.devices)?;
     let mut tree = Tree::new(root, dev);
+    taken.kernel.restrict(&mut tree)?;
     if spec.base == slash {
         for path in &spec.hide {
             tree.hide(path)?;

@@ -151,3 +151,26 @@ fn a_device_that_a_program_makes_opens_nowhere() {
     let exit = rig.run_to_end(spec);
     assert_eq!(rig.output(), "2\nkept", "{}", exit.message);
 }
+
+#[test]
+fn a_program_changes_nothing_of_the_kernel_and_reads_nothing_of_other_programs() {
+    for profile in shim_rig::Profile::available() {
+        if profile == shim_rig::Profile::None {
+            continue;
+        }
+        let mut rig = shim_rig::Rig::start(profile, "stay");
+        // Nothing is written: that a file opens for writing is enough.
+        let script = "\
+            for file in sys/kernel/core_pattern sys/vm/swappiness sysrq-trigger irq/default_smp_affinity; do \
+            (exec 3>>/proc/$file) 2>/dev/null && echo open $file; done; \
+            for dir in /sys/fs/cgroup /sys/fs/cgroup/unified /sys/fs/cgroup/memory; do \
+            mkdir $dir/longshore-x 2>/dev/null && echo made $dir && rmdir $dir/longshore-x; done; \
+            for file in kcore keys timer_list interrupts sched_debug latency_stats; do \
+            n=$(head -c 1 /proc/$file 2>/dev/null | wc -c); test $n = 0 || echo read $file; done; \
+            ls -A /sys/firmware /proc/acpi /proc/scsi 2>/dev/null | grep -v : | grep .; \
+            echo x > /proc/self/comm && cat /proc/sys/kernel/ostype";
+        let spec = rig.shell(script);
+        let exit = rig.run_to_end(spec);
+        assert_eq!(rig.output(), "Linux", "{profile:?}: {}", exit.message);
+    }
+}
