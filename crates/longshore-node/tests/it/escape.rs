@@ -1,5 +1,6 @@
 //! Pods that look for a way out of their containers, with what a pod may say: each ends where it began.
 
+use k8s_openapi::api::core::v1::PersistentVolumeClaim;
 use longshore_node::{
     LogOptions, NodeConfig, PodsLifetime, Profile,
     shim::protocol::{MountSpec, Origin, Sandbox},
@@ -173,4 +174,50 @@ fn a_program_changes_nothing_of_the_kernel_and_reads_nothing_of_other_programs()
         let exit = rig.run_to_end(spec);
         assert_eq!(rig.output(), "Linux", "{profile:?}: {}", exit.message);
     }
+}
+
+#[tokio::test]
+async fn a_link_in_a_volume_makes_no_directory_elsewhere() {
+    let rig = Rig::new();
+    let node = rig.start().await;
+    if !node.has_mounts() {
+        return;
+    }
+    rig.create::<PersistentVolumeClaim>(json!({
+        "metadata": {"name": "data"},
+        "spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}},
+    }))
+    .await;
+    let with_claim = |program: &str, sub_path: &str| {
+        let mut spec = script(program);
+        spec["volumes"] =
+            json!([{"name": "claim", "persistentVolumeClaim": {"claimName": "data"}}]);
+        spec["containers"][0]["volumeMounts"] =
+            json!([{"name": "claim", "mountPath": "/claim", "subPath": sub_path}]);
+        spec
+    };
+    let dir = rig.path().display();
+    let links = format!(
+        "ln -s {dir} /claim/out; mkdir /claim/real; ln -s real /claim/in; ln -s no /claim/no"
+    );
+    rig.run("links", with_claim(&links, "")).await;
+    rig.until_phase("links", "Succeeded").await;
+    for (name, sub_path) in [("out", "out/made"), ("no", "no/made")] {
+        rig.run(name, with_claim("true", sub_path)).await;
+        let status = rig
+            .until(name, "refused", |status| {
+                let waiting = &status["containerStatuses"][0]["state"]["waiting"];
+                waiting["reason"] == "CreateContainerConfigError"
+            })
+            .await;
+        let message = &status["containerStatuses"][0]["state"]["waiting"]["message"];
+        assert!(message.to_string().contains("subPath"), "{message}");
+    }
+    assert!(!is_made(&rig));
+    // A link inside of the volume is followed, and what is made has the mode of the volume.
+    rig.run("in", with_claim("stat -c %a /claim", "in/deep/er"))
+        .await;
+    rig.until_phase("in", "Succeeded").await;
+    assert_eq!(node.log("in", LogOptions::default()).await, "777\n");
+    node.stop().await;
 }
