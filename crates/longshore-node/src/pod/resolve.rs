@@ -236,7 +236,8 @@ fn spec(
         .config
         .images
         .resolve(container.image.as_deref().unwrap_or_default());
-    let user = user(container, &pod_spec, shared.powers)?;
+    let has_network = host.pod_ip.parse().is_ok_and(network::is_of_a_pod);
+    let user = user(container, &pod_spec, shared.powers, has_network)?;
     let hostname = network::hostname(pod);
     let base = base_env(shared, &image, &user, &hostname);
     let env = environment(base, pod, container, sources, host)

@@ -177,6 +177,33 @@ fn a_program_changes_nothing_of_the_kernel_and_reads_nothing_of_other_programs()
 }
 
 #[tokio::test]
+async fn a_pod_in_the_network_of_the_machine_has_raw_sockets_only_where_it_names_them() {
+    if !profiles().contains(&Profile::Full) {
+        return;
+    }
+    let rig = Rig::new();
+    let node = node(&rig, Profile::Full).await;
+    let program = "cap=$(grep CapBnd /proc/self/status | cut -f 2); echo $(( (0x$cap >> 13) & 1 ))";
+    for (name, security, expected) in [
+        ("silent", json!({}), "0\n"),
+        ("drops", json!({"capabilities": {"drop": ["CHOWN"]}}), "0\n"),
+        (
+            "names",
+            json!({"capabilities": {"add": ["NET_RAW"]}}),
+            "1\n",
+        ),
+    ] {
+        let mut spec = script(&program.replace("$(", "$$("));
+        spec["containers"][0]["securityContext"] = security;
+        rig.run(name, spec).await;
+        rig.until_phase(name, "Succeeded").await;
+        let log = node.log(name, LogOptions::default()).await;
+        assert_eq!(log, expected, "{name}");
+    }
+    node.stop().await;
+}
+
+#[tokio::test]
 async fn a_link_in_a_volume_makes_no_directory_elsewhere() {
     let rig = Rig::new();
     let node = rig.start().await;
