@@ -86,6 +86,7 @@ pub(crate) async fn resolve(
     let store = volumes::Store {
         pod_dir: dir,
         claims: &claims,
+        hidden: &config.hidden,
         pod,
         sources: &sources,
         host: &host,
@@ -170,6 +171,7 @@ pub(crate) async fn refresh(
     let missing = volumes::refresh(&volumes::Store {
         pod_dir: dir,
         claims: &claims,
+        hidden: &shared.config.hidden,
         pod,
         sources: &sources,
         host: &host_facts(shared, pod_ip),

@@ -45,6 +45,8 @@ pub(crate) struct Store<'a> {
     pub(crate) pod_dir: &'a Path,
     /// The node's directory of claims.
     pub(crate) claims: &'a Path,
+    /// What no pod may see of the machine.
+    pub(crate) hidden: &'a [PathBuf],
     pub(crate) pod: &'a Pod,
     pub(crate) sources: &'a Sources,
     pub(crate) host: &'a HostFacts,
@@ -104,7 +106,7 @@ fn prepare_one(store: &Store<'_>, volume: &Volume) -> Result<PathBuf, Refusal> {
         return Ok(dir);
     }
     if let Some(host) = &volume.host_path {
-        return host_path::prepare(&volume.name, host);
+        return host_path::prepare(&volume.name, host, store.hidden);
     }
     if write_files(store, volume)? {
         return Ok(dir);

@@ -1,5 +1,10 @@
 //! Pods that look for a way out of their containers, with what a pod may say: each ends where it began.
 
+use std::{
+    os::unix::fs::{PermissionsExt, symlink},
+    path::Path,
+};
+
 use k8s_openapi::api::core::v1::PersistentVolumeClaim;
 use longshore_node::{
     LogOptions, NodeConfig, PodsLifetime, Profile,
@@ -247,4 +252,52 @@ async fn a_link_in_a_volume_makes_no_directory_elsewhere() {
     rig.until_phase("in", "Succeeded").await;
     assert_eq!(node.log("in", LogOptions::default()).await, "777\n");
     node.stop().await;
+}
+
+#[tokio::test]
+async fn a_host_path_shows_nothing_of_what_is_hidden() {
+    for profile in profiles() {
+        let rig = Rig::new();
+        let node = node(&rig, profile).await;
+        std::fs::write(rig.path().join("node/token"), "secret").expect("a file");
+        std::fs::write(rig.path().join("beside"), "").expect("a file");
+        let open = std::fs::Permissions::from_mode(0o755);
+        std::fs::set_permissions(rig.path(), open).expect("its mode");
+        symlink("node", rig.path().join("link")).expect("a link");
+        let at = |path: &Path, sub_path: &str| {
+            let mut spec = script("ls /h; echo; ls -A /h/node /h/*/node 2>/dev/null | grep token");
+            spec["volumes"] = json!([{"name": "h", "hostPath": {"path": path}}]);
+            spec["containers"][0]["volumeMounts"] =
+                json!([{"name": "h", "mountPath": "/h", "subPath": sub_path}]);
+            spec
+        };
+        rig.run("above", at(rig.path(), "")).await;
+        let parent = rig.path().parent().expect("a parent");
+        let name = rig.path().file_name().expect("a name");
+        rig.run("far", at(parent, &name.to_string_lossy())).await;
+        for pod in ["above", "far"] {
+            rig.until(pod, "the end", has_ended).await;
+            let log = node.log(pod, LogOptions::default()).await;
+            assert_eq!(log, "beside\nlink\nnode\n\n", "{profile:?} {pod}");
+        }
+        for (pod, path) in [("at", "node"), ("below", "node/token"), ("behind", "link")] {
+            rig.run(pod, at(&rig.path().join(path), "")).await;
+            let status = rig
+                .until(pod, "refused", |status| {
+                    !status["containerStatuses"][0]["state"]["waiting"]["message"].is_null()
+                })
+                .await;
+            let why = status["containerStatuses"][0]["state"]["waiting"]["message"].to_string();
+            assert!(
+                why.contains("keeps its own files"),
+                "{profile:?} {pod}: {why}"
+            );
+        }
+        // A subPath leads there only when the shim looks.
+        rig.run("deep", at(rig.path(), "node/pods")).await;
+        let status = rig.until("deep", "the end", has_ended).await;
+        let why = status["containerStatuses"][0]["state"]["terminated"]["message"].to_string();
+        assert!(why.contains("no pod may see"), "{profile:?}: {why}");
+        node.stop().await;
+    }
 }
