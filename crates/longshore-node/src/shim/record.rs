@@ -7,6 +7,7 @@ use std::{
     sync::OnceLock,
 };
 
+use longshore_core::ProcessStat;
 use serde::{Deserialize, Serialize};
 
 use super::{
@@ -283,15 +284,12 @@ fn pod_of(pod_dir: &Path) -> String {
 /// The start time of a process in clock ticks since boot; `None` when it has ended.
 pub(crate) fn live_start_ticks(pid: i32) -> Option<u64> {
     let stat = proc_file::read(format!("/proc/{pid}/stat"), proc_file::STAT).ok()?;
-    let stat = String::from_utf8(stat).ok()?;
-    // The second field is the program's name in parentheses and may hold anything; then comes the state. The start time
-    // is field 22.
-    let mut fields = stat.rsplit_once(')')?.1.split_whitespace();
-    let is_alive = !matches!(fields.next()?, "Z" | "X");
-    fields.nth(18).filter(|_| is_alive)?.parse().ok()
+    let stat = ProcessStat::parse(&stat).filter(ProcessStat::is_alive)?;
+    stat.number(ProcessStat::START_TICKS)
 }
 
-fn names(dir: &Path) -> io::Result<Vec<String>> {
+/// The names in a directory; none where there is no directory.
+pub(crate) fn names(dir: &Path) -> io::Result<Vec<String>> {
     match fs::read_dir(dir) {
         Ok(entries) => Ok(entries
             .flatten()
@@ -397,6 +395,38 @@ mod tests {
         fs::write(attempt.join(RECORD_FILE), record.to_bytes().expect("JSON")).expect("a file");
         let read = Record::load(&own, &record.id).expect("readable");
         assert_eq!(read, Some(Record::new(&own, record.id, String::new())));
+    }
+
+    #[test]
+    fn a_process_is_known_by_its_start_until_it_has_ended_whatever_its_name_is() {
+        use std::{
+            ffi::OsStr,
+            os::unix::{ffi::OsStrExt, process::CommandExt},
+            process::Command,
+        };
+
+        use nix::{
+            sys::wait::{Id, WaitPidFlag, waitid},
+            unistd::Pid,
+        };
+
+        let dir = tempfile::tempdir().expect("a directory");
+        for name in [&b"sleep"[..], b"a) Z 1", b"\xff"] {
+            let path = dir.path().join(OsStr::from_bytes(name));
+            std::os::unix::fs::symlink("/bin/sleep", &path).expect("a link");
+            let program = Command::new(&path).arg0("sleep").arg("600").spawn();
+            let mut program = program.expect("a program");
+            let pid = program.id().try_into().expect("a pid");
+            let alive = live_start_ticks(pid);
+            program.kill().expect("a signal");
+            let flags = WaitPidFlag::WEXITED | WaitPidFlag::WNOWAIT;
+            waitid(Id::Pid(Pid::from_raw(pid)), flags).expect("it ends");
+            let zombie = live_start_ticks(pid);
+            program.wait().expect("it has ended");
+            let ended = [zombie, live_start_ticks(pid)];
+            assert!(alive.is_some(), "{name:?}");
+            assert_eq!(ended, [None; 2], "{name:?}");
+        }
     }
 
     #[test]
