@@ -15,6 +15,7 @@ mod cgroups;
 mod claims;
 mod clock;
 mod config;
+mod earlier_layout;
 mod env;
 mod followed;
 pub mod images;

@@ -33,6 +33,7 @@ use crate::{
     cgroups::Cgroups,
     claims,
     config::{LogsLifetime, NodeConfig, PodsLifetime},
+    earlier_layout,
     env::HostFacts,
     followed::Followed,
     left_behind,
@@ -132,8 +133,8 @@ impl Shared {
         self.config.root.join("volumes")
     }
 
-    /// Where the log of an attempt is, if it has said anything: with all that goes with the pod, or in the layout of a
-    /// kubelet.
+    /// Where the log of a new attempt will be, once it says anything: with all that goes with the pod, or in the layout of
+    /// a kubelet.
     pub(crate) fn log_path(&self, pod: &PodRef, id: &AttemptId) -> PathBuf {
         match self.config.logs {
             LogsLifetime::UntilPodDeleted => {
@@ -145,6 +146,12 @@ impl Shared {
                 dir.join(format!("{}.log", id.attempt))
             }
         }
+    }
+
+    /// The log of an attempt, if it has said anything.
+    pub(crate) fn written_log(&self, pod: &PodRef, id: &AttemptId) -> PathBuf {
+        let earlier = earlier_layout::log(&self.config, pod, id);
+        earlier.unwrap_or_else(|| self.log_path(pod, id))
     }
 
     /// The address of a pod: the host's for a pod that asks for the host's network, else its own, which also says
@@ -404,7 +411,7 @@ impl Node {
             container: container.clone(),
             attempt,
         };
-        let path = self.shared.log_path(&this, &id);
+        let path = self.shared.written_log(&this, &id);
         logs::stream(
             &path,
             options,
@@ -546,9 +553,9 @@ impl Pods {
             if listed.contains(&uid) || self.actors.contains_key(&uid) {
                 continue;
             }
-            let dir = entry.path();
+            let (dir, shared) = (entry.path(), self.shared.clone());
             self.tasks.spawn(async move {
-                if let Err(error) = end_orphan(&dir, &uid).await {
+                if let Err(error) = end_orphan(&shared.config, &dir, &uid).await {
                     tracing::warn!(uid, %error, "cannot remove what is left of a pod");
                 }
                 uid
@@ -557,7 +564,7 @@ impl Pods {
     }
 }
 
-async fn end_orphan(dir: &Path, uid: &str) -> io::Result<()> {
+async fn end_orphan(config: &NodeConfig, dir: &Path, uid: &str) -> io::Result<()> {
     left_behind::end_one(dir).await?;
-    directory::remove(dir, uid)
+    directory::remove(dir, uid, &earlier_layout::log_dirs(config, uid))
 }

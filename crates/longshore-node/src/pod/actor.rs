@@ -32,6 +32,7 @@ use super::{
 use crate::{
     clock,
     config::{EventVolume, PodsLifetime},
+    earlier_layout,
     followed::Followers,
     log_book::{ContainerLog, LogBook},
     network,
@@ -496,7 +497,8 @@ impl Actor {
             let containers = self.desired.containers();
             containers.for_each(|c| cgroups.forget(&self.this.uid, &c.name));
         }
-        let result = directory::remove(&self.dir, &self.this.uid);
+        let logs = earlier_layout::log_dirs(&self.shared.config, &self.this.uid);
+        let result = directory::remove(&self.dir, &self.this.uid, &logs);
         if let Err(error) = result {
             tracing::warn!(pod = %self.this.name, %error, "cannot remove the directory of a pod");
         }

@@ -1,6 +1,7 @@
 //! The records of a pod directory: one per container attempt, written before the shim reports it.
 
 use std::{
+    collections::BTreeSet,
     fs::{self, OpenOptions},
     io::{self, Write},
     path::{Path, PathBuf},
@@ -14,7 +15,7 @@ use super::{
     proc_file,
     protocol::{AttemptId, Exit, ExitReason, Started},
 };
-use crate::clock;
+use crate::{clock, earlier_layout};
 
 /// The name of the socket in a pod directory.
 pub(crate) const SOCKET: &str = "shim.sock";
@@ -110,6 +111,11 @@ impl Record {
             (Ok(file), Durability::PowerLoss) => longshore_files::sync_content(&file),
             (Ok(_), Durability::ProcessLoss) => Ok(()),
             (Err(e), _) if e.kind() == io::ErrorKind::NotFound => {
+                match fs::create_dir(attempt_dir(pod_dir, &self.id)) {
+                    Err(e) if e.kind() != io::ErrorKind::AlreadyExists => return Err(e),
+                    // An attempt of an earlier layout had none.
+                    Ok(()) | Err(_) => {}
+                }
                 self.begin(pod_dir, durability, "")
             }
             (Err(e), _) => Err(e),
@@ -145,34 +151,35 @@ impl Record {
 
     /// Reads the record of an attempt; `None` when the attempt was never begun.
     pub(crate) fn load(pod_dir: &Path, id: &AttemptId) -> io::Result<Option<Self>> {
-        match fs::read(attempt_dir(pod_dir, id).join(RECORD_FILE)) {
-            // A record that is half-written says only that the attempt was begun.
-            Ok(bytes) => {
-                let own = &bytes[..bytes.len().min(SIZE)];
-                let record = serde_json::from_slice::<Self>(own).ok();
-                let record = record.filter(|it| it.id == *id && it.is_in(pod_dir));
-                Ok(Some(record.unwrap_or_else(|| {
-                    Self::new(pod_dir, id.clone(), String::new())
-                })))
+        let earlier = earlier_layout::attempt_dir(pod_dir, id);
+        for dir in [attempt_dir(pod_dir, id), earlier] {
+            match fs::read(dir.join(RECORD_FILE)) {
+                Ok(bytes) => return Ok(Some(Self::read(&bytes, pod_dir, id))),
+                Err(e) if e.kind() == io::ErrorKind::NotFound => {}
+                Err(e) => return Err(e),
             }
-            Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(None),
-            Err(e) => Err(e),
         }
+        Ok(None)
+    }
+
+    /// The record in a file. One that is half-written says only that the attempt was begun.
+    fn read(bytes: &[u8], pod_dir: &Path, id: &AttemptId) -> Self {
+        let own = &bytes[..bytes.len().min(SIZE)];
+        let record = serde_json::from_slice::<Self>(own).ok();
+        let record = record.filter(|it| it.id == *id && it.is_in(pod_dir));
+        record.unwrap_or_else(|| Self::new(pod_dir, id.clone(), String::new()))
     }
 
     /// Every record of a pod, by container and attempt.
     pub(crate) fn load_all(pod_dir: &Path) -> io::Result<Vec<Self>> {
+        let names = names(pod_dir)?;
+        let mut ids: BTreeSet<AttemptId> = names.iter().filter_map(|it| attempt_of(it)).collect();
+        ids.extend(earlier_layout::attempts(pod_dir)?);
         let mut all = Vec::new();
-        for id in names(pod_dir)?.iter().filter_map(|name| attempt_of(name)) {
+        for id in ids {
             all.extend(Self::load(pod_dir, &id)?);
         }
-        all.sort_by(|a, b| a.id.cmp(&b.id));
         Ok(all)
-    }
-
-    /// Whether an attempt of the pod has begun.
-    pub(crate) fn is_any(pod_dir: &Path) -> bool {
-        Self::load_all(pod_dir).is_ok_and(|all| !all.is_empty())
     }
 
     /// What the node remembers of the pod, as the files of the records have it.
@@ -184,12 +191,14 @@ impl Record {
         Ok(files
             .filter_map(|file| file.get(SIZE..).map(<[u8]>::to_vec))
             .filter(|memory| !memory.is_empty())
+            .chain(earlier_layout::memory(pod_dir))
             .collect())
     }
 
     /// Removes all records of a pod, of which nobody can tell any more which one it was, and the directories that had
     /// nothing else.
     pub(crate) fn remove_all(pod_dir: &Path) -> io::Result<()> {
+        earlier_layout::remove_memory(pod_dir)?;
         for id in names(pod_dir)?.iter().filter_map(|name| attempt_of(name)) {
             let attempt = attempt_dir(pod_dir, &id);
             match fs::remove_file(attempt.join(RECORD_FILE)) {
@@ -256,6 +265,16 @@ pub(crate) fn lost_exit(started: Option<&Started>) -> Exit {
 pub(crate) fn attempt_dir(pod_dir: &Path, id: &AttemptId) -> PathBuf {
     // The name of a container has no dot.
     pod_dir.join(format!("{}.{}", id.container, id.attempt))
+}
+
+/// The directory in which the shim of a running attempt keeps what is the attempt's.
+pub(crate) fn directory_in_use(pod_dir: &Path, id: &AttemptId) -> PathBuf {
+    let earlier = earlier_layout::attempt_dir(pod_dir, id);
+    if earlier.is_dir() {
+        earlier
+    } else {
+        attempt_dir(pod_dir, id)
+    }
 }
 
 /// A path beside the directory of an attempt.

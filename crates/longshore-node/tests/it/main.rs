@@ -7,6 +7,8 @@ mod configured;
 #[cfg(test)]
 mod cost;
 #[cfg(test)]
+mod earlier_layout;
+#[cfg(test)]
 mod ephemeral;
 #[cfg(test)]
 mod full_disk;
