@@ -18,6 +18,7 @@ mod config;
 mod earlier_layout;
 mod env;
 mod followed;
+mod host_ports;
 pub mod images;
 mod left_behind;
 mod log_book;

@@ -1,5 +1,6 @@
 //! The life of one pod on this node: collect facts, decide, do it, wait for the next fact.
 
+mod admission;
 mod following;
 mod prepared;
 mod probing;
@@ -150,6 +151,7 @@ impl Actor {
         };
         actor.recall_health();
         actor.recall_tokens();
+        actor.admit();
         Ok(actor)
     }
 
@@ -188,6 +190,10 @@ impl Actor {
                 (&self.shared.host.ip, &self.pod_ip.to_string()),
                 now,
             );
+            if matches!(status["phase"].as_str(), Some("Succeeded" | "Failed")) {
+                // Before anybody hears of it: another pod may be given its ports at once.
+                self.shared.host_ports.release(&self.this.uid);
+            }
             let publication = &mut self.local.publication;
             let is_news = publication.written.as_ref() != Some(&status);
             publication.changed_at = is_news.then(|| publication.changed_at.unwrap_or(now));

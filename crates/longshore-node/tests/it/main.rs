@@ -15,6 +15,8 @@ mod full_disk;
 #[cfg(test)]
 mod hooks;
 #[cfg(test)]
+mod host_ports;
+#[cfg(test)]
 mod hostile;
 #[cfg(test)]
 mod images;
