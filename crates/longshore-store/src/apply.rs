@@ -3,9 +3,9 @@
 use crate::{
     changes::Changes,
     engine::{Cell, Connection, EngineError, Fault},
-    model::{Dag, Pool, Run, StoredDocument},
+    model::{Dag, Deferral, Expansion, FileKey, Pool, Run, StoredDocument},
     rows::{
-        Table, dag, run,
+        Table, airflow, dag, run,
         task_instance::{self, Kind},
     },
 };
@@ -42,8 +42,12 @@ pub(crate) async fn apply(c: &mut Connection, changes: &Changes) -> Result<(), R
     for document in &changes.documents {
         insert_document(c, document).await?;
     }
+    apply_dag_files(c, changes).await?;
     apply_runs(c, &changes.runs).await?;
 
+    for expansion in &changes.expansions {
+        expand(c, expansion).await?;
+    }
     let tasks = &changes.task_instances;
     let (new, known): (Vec<_>, Vec<_>) = tasks.iter().partition(|task| task.version == 0);
     let new = new
@@ -62,6 +66,12 @@ pub(crate) async fn apply(c: &mut Connection, changes: &Changes) -> Result<(), R
     let archived = archived.map(|task| task_instance::cells(task, Kind::Archived, task.version));
     insert(c, &task_instance::TABLE, archived).await?;
 
+    let reschedules = changes.reschedules.iter().map(airflow::reschedule_cells);
+    insert(c, &airflow::RESCHEDULE, reschedules).await?;
+    for deferral in &changes.deferrals {
+        put_deferral(c, deferral).await?;
+    }
+
     if let Some(position) = &changes.watch_position {
         c.execute(
             "UPDATE scheduler SET watch_position = ?",
@@ -77,6 +87,63 @@ async fn insert_document(c: &mut Connection, document: &StoredDocument) -> Resul
     let sql = "INSERT INTO document (hash, body) VALUES (?, ?) ON CONFLICT DO NOTHING";
     let cells = [document.hash().as_str().into(), document.body().into()];
     c.execute(sql, cells).await?;
+    Ok(())
+}
+
+/// Bundles, versions of DAGs, and files without a DAG.
+async fn apply_dag_files(c: &mut Connection, changes: &Changes) -> Result<(), Refusal> {
+    let (new, known): (Vec<_>, Vec<_>) = changes.bundles.iter().partition(|it| it.version == 0);
+    let known = known.iter().map(|it| airflow::bundle_cells(it, it.version));
+    update(c, &airflow::BUNDLE, known).await?;
+    let new = new.iter().map(|it| airflow::bundle_cells(it, 1));
+    insert(c, &airflow::BUNDLE, new).await?;
+
+    let versions = changes.dag_versions.iter();
+    let (new, known): (Vec<_>, Vec<_>) = versions.partition(|it| it.version == 0);
+    let known = known
+        .iter()
+        .map(|it| airflow::dag_version_cells(it, it.version));
+    update(c, &airflow::DAG_VERSION, known).await?;
+    let new = new.iter().map(|it| airflow::dag_version_cells(it, 1));
+    insert(c, &airflow::DAG_VERSION, new).await?;
+
+    for file in &changes.mended {
+        mend(c, file).await?;
+    }
+    let errors = changes.import_errors.iter();
+    let (new, known): (Vec<_>, Vec<_>) = errors.partition(|it| it.version == 0);
+    let known = known
+        .iter()
+        .map(|it| airflow::import_error_cells(it, it.version));
+    update(c, &airflow::IMPORT_ERROR, known).await?;
+    let new = new.iter().map(|it| airflow::import_error_cells(it, 1));
+    insert(c, &airflow::IMPORT_ERROR, new).await
+}
+
+async fn mend(c: &mut Connection, file: &FileKey) -> Result<(), Refusal> {
+    let sql = "DELETE FROM import_error WHERE bundle_name = ? AND file = ?";
+    c.execute(sql, airflow::file_cells(file)).await?;
+    Ok(())
+}
+
+/// Gives the task instance of a mapped task the first map index.
+async fn expand(c: &mut Connection, expansion: &Expansion) -> Result<(), Refusal> {
+    let sql = "UPDATE task_instance SET map_index = 0 WHERE dag_id = ? AND run_id = ? AND task_id = ? \
+               AND map_index = ? AND is_archived = 0 AND version = ?";
+    let version = [expansion.version.into()];
+    let cells = task_instance::key_cells(&expansion.key()).into_iter();
+    match c.execute(sql, cells.chain(version)).await? {
+        1 => Ok(()),
+        _ => Err(Refusal::Conflict),
+    }
+}
+
+async fn put_deferral(c: &mut Connection, deferral: &Deferral) -> Result<(), Refusal> {
+    let sql = "INSERT INTO deferral (task_instance_id, classpath, trigger_kwargs, queue, next_kwargs) \
+               VALUES (?, ?, ?, ?, ?) ON CONFLICT (task_instance_id) DO UPDATE SET \
+               classpath = excluded.classpath, trigger_kwargs = excluded.trigger_kwargs, \
+               queue = excluded.queue, next_kwargs = excluded.next_kwargs";
+    c.execute(sql, airflow::deferral_cells(deferral)).await?;
     Ok(())
 }
 
@@ -99,12 +166,14 @@ async fn apply_dags(c: &mut Connection, dags: &[Dag]) -> Result<(), Refusal> {
 pub(crate) async fn apply_pool(c: &mut Connection, pool: &Pool) -> Result<(), Refusal> {
     let file = pool.file.as_ref();
     c.execute(
-        "INSERT INTO pool (name, slots, file, slots_before) VALUES (?, ?, ?, ?) \
-         ON CONFLICT (name) DO UPDATE SET slots = excluded.slots, file = excluded.file, \
+        "INSERT INTO pool (name, slots, include_deferred, file, slots_before) VALUES (?, ?, ?, ?, ?) \
+         ON CONFLICT (name) DO UPDATE SET slots = excluded.slots, \
+         include_deferred = excluded.include_deferred, file = excluded.file, \
          slots_before = excluded.slots_before",
         [
             pool.name.as_str().into(),
             pool.slots.into(),
+            i64::from(pool.include_deferred).into(),
             file.map(|file| file.name.clone()).into(),
             Cell::Int(file.and_then(|file| file.slots_before)),
         ],

@@ -52,6 +52,12 @@ const MIGRATIONS: &[Change] = &[
         sqlite: include_str!("../migrations/sqlite/0004_result_notes.sql"),
         postgres: include_str!("../migrations/postgres/0004_result_notes.sql"),
     },
+    Change {
+        version: 5,
+        name: "airflow",
+        sqlite: include_str!("../migrations/sqlite/0005_airflow.sql"),
+        postgres: include_str!("../migrations/postgres/0005_airflow.sql"),
+    },
 ];
 
 /// sqlx's table of applied migrations.

@@ -15,7 +15,10 @@ use crate::{
     changes::{Changes, RunStore, Snapshot, StoreError},
     engine::Connection,
     listing,
-    model::{ArchivedTry, DocumentHash, Pool, Run, RunKey, StoredDocument, TaskInstance},
+    model::{
+        ArchivedTry, DagVersion, Deferral, DocumentHash, Pool, Reschedule, Run, RunKey,
+        StoredDocument, TaskInstance,
+    },
     off_clock,
     open::{Opened, Place},
     open_error::OpenError,
@@ -218,7 +221,7 @@ impl RunStore for Store {
         if changes.is_empty() {
             return Ok(());
         }
-        self.write(Work::Changes(changes.clone())).await
+        self.write(Work::Changes(Box::new(changes.clone()))).await
     }
 
     async fn load(&self) -> Result<Snapshot, StoreError> {
@@ -306,6 +309,28 @@ impl Catalog for Store {
     async fn history(&self, key: &RunKey) -> Result<Vec<ArchivedTry>, StoreError> {
         let key = key.clone();
         self.show(async move |c: &mut Connection| query::history(c, &key).await)
+            .await
+    }
+
+    async fn dag_versions(&self, dag_id: &str) -> Result<Vec<DagVersion>, StoreError> {
+        let dag_id = dag_id.to_owned();
+        self.show(async move |c: &mut Connection| query::dag_versions_of(c, &dag_id).await)
+            .await
+    }
+
+    async fn text(&self, hash: &DocumentHash) -> Result<StoredDocument, StoreError> {
+        let hash = hash.clone();
+        self.show(async move |c: &mut Connection| query::document(c, &hash).await)
+            .await
+    }
+
+    async fn reschedules(&self, id: Uuid) -> Result<Vec<Reschedule>, StoreError> {
+        self.show(async move |c: &mut Connection| query::reschedules(c, id).await)
+            .await
+    }
+
+    async fn deferral(&self, id: Uuid) -> Result<Option<Deferral>, StoreError> {
+        self.show(async move |c: &mut Connection| query::deferral(c, id).await)
             .await
     }
 }

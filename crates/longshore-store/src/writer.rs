@@ -42,7 +42,7 @@ const MAX_GROUP: usize = 256;
 #[derive(Debug)]
 pub(crate) enum Work {
     /// A set of changes.
-    Changes(Changes),
+    Changes(Box<Changes>),
     /// A pool.
     Pool(Pool),
     /// The name of a pool that is deleted.

@@ -57,9 +57,14 @@ async fn of_postgres(url: &str) -> Schema {
 async fn both_engines_have_the_same_tables_and_columns() {
     let sqlite = of_sqlite().await;
     let expected = [
+        "bundle",
         "dag",
+        "dag_version",
+        "deferral",
         "document",
+        "import_error",
         "pool",
+        "reschedule",
         "run",
         "scheduler",
         "task_instance",

@@ -5,7 +5,8 @@ use std::sync::Arc;
 use jiff::Timestamp;
 use longshore_core::Next;
 use longshore_store::{
-    ArchivedTry, Changes, Failure, Run, RunState, StoredDocument, TaskInstance, TaskState,
+    ArchivedTry, Changes, Failure, Run, RunDetails, RunState, StoredDocument, TaskInstance,
+    TaskState,
 };
 
 use crate::{
@@ -110,6 +111,7 @@ impl<'a> RunWork<'a> {
             dag_hash: new.dag_hash.clone(),
             is_prepared: !dag.has_shared_objects(),
             reason: None,
+            details: RunDetails::default(),
             version: 0,
         };
         let rows = dag.tasks.values().zip(&shape.weights);
