@@ -6,7 +6,7 @@ use uuid::Uuid;
 
 use crate::{
     changes::Changes,
-    engine::{Cell, Connection, EngineError, Fault, Row},
+    engine::{Cell, Connection, EngineError, Row},
     model::{DocumentHash, Reschedule, RunKey, TaskInstance, TaskKey},
     rows::{airflow, run, task_instance},
 };
@@ -201,7 +201,10 @@ async fn holder_of(c: &mut Connection, id: Uuid) -> Result<Option<Holder>, Engin
             is_archived: row.int("is_archived")? != 0,
         })
     };
-    rows.first().map(read).transpose().map_err(unreadable)
+    rows.first()
+        .map(read)
+        .transpose()
+        .map_err(EngineError::unreadable)
 }
 
 async fn is_stored(c: &mut Connection, hash: &DocumentHash) -> Result<bool, EngineError> {
@@ -234,12 +237,5 @@ async fn version(
 ) -> Result<Option<i64>, EngineError> {
     let rows = c.fetch(sql, cells).await?;
     let number = rows.first().map(|row| row.int("version"));
-    number.transpose().map_err(unreadable)
-}
-
-fn unreadable(why: String) -> EngineError {
-    EngineError {
-        fault: Fault::Damaged,
-        why: why.into(),
-    }
+    number.transpose().map_err(EngineError::unreadable)
 }

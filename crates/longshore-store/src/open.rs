@@ -58,6 +58,12 @@ const MIGRATIONS: &[Change] = &[
         sqlite: include_str!("../migrations/sqlite/0005_airflow.sql"),
         postgres: include_str!("../migrations/postgres/0005_airflow.sql"),
     },
+    Change {
+        version: 6,
+        name: "told",
+        sqlite: include_str!("../migrations/sqlite/0006_told.sql"),
+        postgres: include_str!("../migrations/postgres/0006_told.sql"),
+    },
 ];
 
 /// sqlx's table of applied migrations.

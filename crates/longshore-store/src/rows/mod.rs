@@ -115,6 +115,17 @@ pub(crate) fn read_interval(
     Ok(start.zip(read_opt_instant(row, end)?))
 }
 
+/// An integer of the model's type that may be missing.
+pub(crate) fn read_opt_int<T: TryFrom<i64>>(
+    row: &Row,
+    column: &str,
+) -> Result<Option<T>, Unreadable> {
+    match row.opt_int(column)? {
+        None => Ok(None),
+        Some(_) => read_int(row, column).map(Some),
+    }
+}
+
 /// An integer of the model's type.
 pub(crate) fn read_int<T: TryFrom<i64>>(row: &Row, column: &str) -> Result<T, Unreadable> {
     let stored = row.int(column)?;

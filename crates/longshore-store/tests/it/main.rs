@@ -23,3 +23,4 @@ mod schema;
 mod server;
 mod stores;
 mod suite;
+mod told;
