@@ -1,7 +1,8 @@
 //! Runs, task instances, DAGs and the watch position, in SQLite or Postgres.
 //!
 //! Read [`model`] for the rows and [`changes`] for the one way in which they change; [`catalog`] is what the service
-//! shows, and [`told`] what workers and users write and read beside the scheduler. [`Store`] keeps it all: `writer` commits together the changes that wait together, `readers` has the
+//! shows, and [`told`] what workers and users write and read beside the scheduler; [`heartbeats`] is when workers
+//! were heard. [`Store`] keeps it all: `writer` commits together the changes that wait together, `readers` has the
 //! connections of all reads, `apply` turns one set of changes into statements, `conflict` names the row that was in the
 //! way, `work` is what the writer is asked to write, `query` and `listing` read, `rows` knows the columns, `open` refuses what must not be opened, `server` reads a
 //! database URL, and `engine` alone knows the two engines.
@@ -11,6 +12,7 @@ pub mod catalog;
 pub mod changes;
 mod conflict;
 mod engine;
+pub mod heartbeats;
 mod listing;
 mod lock;
 pub mod model;
@@ -28,6 +30,7 @@ mod writer;
 
 pub use catalog::{Catalog, ListedRun, RunCursor, RunFilter, TaskFilter};
 pub use changes::{Changes, RunStore, Snapshot, StoreError};
+pub use heartbeats::{Heartbeat, Heartbeats};
 pub use model::*;
 pub use open_error::OpenError;
 pub use store::{Counters, Store};

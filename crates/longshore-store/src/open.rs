@@ -64,6 +64,12 @@ const MIGRATIONS: &[Change] = &[
         sqlite: include_str!("../migrations/sqlite/0006_told.sql"),
         postgres: include_str!("../migrations/postgres/0006_told.sql"),
     },
+    Change {
+        version: 7,
+        name: "heartbeats",
+        sqlite: include_str!("../migrations/sqlite/0007_heartbeats.sql"),
+        postgres: include_str!("../migrations/postgres/0007_heartbeats.sql"),
+    },
 ];
 
 /// sqlx's table of applied migrations.

@@ -14,6 +14,7 @@ use crate::{
     catalog::{Catalog, ListedRun, RunFilter, TaskFilter},
     changes::{Changes, RunStore, Snapshot, StoreError},
     engine::Connection,
+    heartbeats::{self, Heartbeat},
     listing,
     model::{
         ArchivedTry, DagVersion, Deferral, DocumentHash, Pool, Reschedule, Run, RunKey,
@@ -360,6 +361,21 @@ impl ToldStore for Store {
             // Nobody's try is asked for.
             Done::Unknown | Done::Earlier => Ok(0),
         }
+    }
+
+    async fn note_heartbeats(&self, heartbeats: &[Heartbeat]) -> Result<u64, StoreError> {
+        if heartbeats.is_empty() {
+            return Ok(0);
+        }
+        match self.write(Work::Heartbeats(heartbeats.to_vec())).await? {
+            Done::Rows(n_rows) => Ok(n_rows),
+            Done::Unknown | Done::Earlier => Ok(0),
+        }
+    }
+
+    async fn last_heartbeat(&self, id: Uuid) -> Result<Option<Timestamp>, StoreError> {
+        self.show(async move |c: &mut Connection| heartbeats::last(c, id).await)
+            .await
     }
 
     async fn xcom(&self, key: &XComKey, map_index: i32) -> Result<Option<JsonText>, StoreError> {

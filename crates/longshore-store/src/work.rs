@@ -10,6 +10,7 @@ use crate::{
     changes::{Changes, StoreError},
     conflict,
     engine::{Connection, EngineError},
+    heartbeats::{self, Heartbeat},
     model::Pool,
     told::{
         FromTry, Shared,
@@ -36,6 +37,8 @@ pub(crate) enum Work {
     Tell(Uuid, FromTry),
     /// What users and the service say.
     Keep(Shared),
+    /// When workers were heard.
+    Heartbeats(Vec<Heartbeat>),
 }
 
 impl Work {
@@ -47,6 +50,7 @@ impl Work {
             Self::NoPool(name) => apply::delete_pool(c, name).await?,
             Self::Tell(id, what) => return write::tell(c, *id, what).await,
             Self::Keep(what) => return write::keep(c, what).await,
+            Self::Heartbeats(heartbeats) => return heartbeats::write(c, heartbeats).await,
         }
         Ok(Done::Rows(0))
     }
@@ -57,6 +61,7 @@ impl Work {
             Self::Changes(_) | Self::Pool(_) | Self::NoPool(_) => None,
             Self::Tell(_, what) => Some(write::size(what)),
             Self::Keep(what) => Some(write::size_of_shared(what)),
+            Self::Heartbeats(heartbeats) => Some(size_of_val(&**heartbeats)),
         }
     }
 
@@ -66,7 +71,7 @@ impl Work {
             Self::Changes(changes) => conflict::find(c, changes).await?,
             Self::Pool(Pool { name, .. }) | Self::NoPool(name) => format!("pool {name}"),
             Self::Tell(_, what) => write::conflict(what),
-            Self::Keep(_) => "a value".to_owned(),
+            Self::Keep(_) | Self::Heartbeats(_) => "a value".to_owned(),
         })
     }
 }

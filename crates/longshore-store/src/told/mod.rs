@@ -12,6 +12,7 @@ use uuid::Uuid;
 
 use crate::{
     changes::StoreError,
+    heartbeats::Heartbeat,
     model::{RunKey, TaskKey},
 };
 
@@ -292,6 +293,13 @@ pub trait ToldStore: Send + Sync + 'static {
 
     /// Writes what users and the service say. Returns how many rows changed.
     async fn keep(&self, what: Shared) -> Result<u64, StoreError>;
+
+    /// Writes when workers were heard ([`Heartbeats::due`](crate::Heartbeats::due)). Tries that are no current ones are left
+    /// out. Returns how many were written.
+    async fn note_heartbeats(&self, heartbeats: &[Heartbeat]) -> Result<u64, StoreError>;
+
+    /// When the worker of a try was last heard, as far as that is written: for people.
+    async fn last_heartbeat(&self, id: Uuid) -> Result<Option<Timestamp>, StoreError>;
 
     /// A value of a task instance.
     async fn xcom(&self, key: &XComKey, map_index: i32) -> Result<Option<JsonText>, StoreError>;

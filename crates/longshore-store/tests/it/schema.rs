@@ -64,6 +64,7 @@ async fn both_engines_have_the_same_tables_and_columns() {
         "deferral",
         "document",
         "event_log",
+        "heartbeat",
         "import_error",
         "pool",
         "rendered",

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use longshore_core::{Class, Classify as _};
 use longshore_store::{
-    Changes, Event, EventFilter, FromTry, MappedLength, Rendered, Run, Sealed, Shared, StoreError,
-    StoredConnection, StoredVariable, TaskInstance, TellError, XCom, XComKey,
+    Changes, Event, EventFilter, FromTry, Heartbeat, MappedLength, Rendered, Run, Sealed, Shared,
+    StoreError, StoredConnection, StoredVariable, TaskInstance, TellError, XCom, XComKey,
 };
 use uuid::Uuid;
 
@@ -26,6 +26,7 @@ on_every_engine!(
     events_are_counted_and_listed_latest_first,
     no_start_reads_what_was_told,
     nul_bytes_are_replaced_and_found_again,
+    heartbeats_are_written_for_current_tries_and_forgotten,
 );
 
 /// A run `a` with task `load` in its second try: the ids of both tries.
@@ -496,4 +497,30 @@ async fn nul_bytes_are_replaced_and_found_again(store: &dyn AnyStore) {
         .await
         .unwrap();
     assert!(store.xcom(&of, -1).await.unwrap().is_some());
+}
+
+async fn heartbeats_are_written_for_current_tries_and_forgotten(store: &dyn AnyStore) {
+    let (old, id) = two_tries(store).await;
+    let many: Vec<TaskInstance> = (0..250).map(|n| task("a", &n.to_string())).collect();
+    store.commit(&tasks(many.clone())).await.unwrap();
+    let before = store.load().await.unwrap();
+    let heard = |id, seconds| Heartbeat {
+        id,
+        at: at(seconds),
+    };
+    let all = many.iter().map(|it| heard(it.id, 0));
+    let all: Vec<_> = all
+        .chain([heard(old, 0), heard(Uuid::nil(), 0), heard(id, 1)])
+        .collect();
+    assert_eq!(store.note_heartbeats(&[]).await.unwrap(), 0);
+    assert_eq!(store.note_heartbeats(&all).await.unwrap(), 251);
+    for (of, expected) in [(id, Some(at(1))), (many[249].id, Some(at(0))), (old, None)] {
+        assert_eq!(store.last_heartbeat(of).await.unwrap(), expected);
+    }
+    let later = [heard(id, 3_601)];
+    assert_eq!(store.note_heartbeats(&later).await.unwrap(), 1);
+    assert_eq!(store.last_heartbeat(id).await.unwrap(), Some(at(3_601)));
+    assert_eq!(store.last_heartbeat(many[0].id).await.unwrap(), None);
+    // No heartbeat changes a row that the scheduler has in memory.
+    assert_eq!(store.load().await.unwrap(), before);
 }
