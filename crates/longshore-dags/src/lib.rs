@@ -4,7 +4,7 @@
 //! `longshore-store`, [`scheduler`] moves them (which task may start, what became of a pod), [`launch`] makes and removes
 //! what the rows ask for: [`pods`], or [`actions`] for tasks with a plugin. `runs` does so for what all pods of a run
 //! share. [`timetable`] says when a DAG
-//! runs by itself, `catalog` which DAGs are known. `base` is what all of them stand on, and [`service`] runs it all.
+//! runs by itself, `catalog` which DAGs are known; [`versions`] and [`secrets`] are what DAGs from Python need beside that. `base` is what all of them stand on, and [`service`] runs it all.
 
 pub mod actions;
 pub mod airflow;
@@ -20,10 +20,12 @@ pub mod pods;
 mod rules;
 mod runs;
 pub mod scheduler;
+pub mod secrets;
 pub mod service;
 #[cfg(test)]
 mod test_rows;
 pub mod timetable;
+pub mod versions;
 
 pub use base::change::{Change, StateChange};
 pub use catalog::KnownDag;
