@@ -72,6 +72,12 @@ pub enum RunType {
     Manual,
     /// A backfill.
     Backfill,
+    /// A task of another run.
+    OperatorTriggered,
+    /// Events of assets.
+    AssetTriggered,
+    /// The materialization of an asset.
+    AssetMaterialization,
 }
 
 /// The address of a DAG document: the SHA-256 of its text, in hexadecimal. Rows refer to their document by it, so that a
@@ -192,6 +198,12 @@ pub enum TaskState {
     Failed,
     /// Ended badly; tries again after its delay.
     UpForRetry,
+    /// A sensor that gave up its worker; the same try looks again later.
+    UpForReschedule,
+    /// Gave up its worker; the same try goes on when its trigger says so.
+    Deferred,
+    /// Gave up its worker; the same try goes on when a human has answered.
+    AwaitingInput,
     /// Never ran: a dependency failed.
     UpstreamFailed,
     /// Never ran: a dependency was skipped, or its rule said so.
@@ -211,7 +223,10 @@ impl TaskState {
             | Self::Queued
             | Self::Running
             | Self::Restarting
-            | Self::UpForRetry => false,
+            | Self::UpForRetry
+            | Self::UpForReschedule
+            | Self::Deferred
+            | Self::AwaitingInput => false,
         }
     }
 
@@ -219,16 +234,21 @@ impl TaskState {
     pub fn is_occupying(self) -> bool {
         matches!(self, Self::Queued | Self::Running)
     }
+
+    /// Whether it has begun and gave up its worker to wait, and with it the slot of its run.
+    pub fn is_waiting_outside(self) -> bool {
+        matches!(self, Self::Deferred | Self::AwaitingInput)
+    }
 }
 
-/// A task of a run. Mapped tasks come later; `map_index` is there because it is part of the identity.
+/// A task of a run, or one instance of a mapped task.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct TaskKey {
     /// The run of the task.
     pub run: RunKey,
     /// The id of the task within the DAG.
     pub task_id: String,
-    /// -1 for an unmapped task.
+    /// Counts from 0; -1 for an unmapped task, and for a mapped one whose length is not known yet.
     pub map_index: i32,
 }
 

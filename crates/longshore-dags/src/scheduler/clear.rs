@@ -101,6 +101,9 @@ pub(crate) fn is_clearable(row: &TaskInstance) -> bool {
             | TaskState::Success
             | TaskState::Failed
             | TaskState::UpForRetry
+            | TaskState::UpForReschedule
+            | TaskState::Deferred
+            | TaskState::AwaitingInput
             | TaskState::UpstreamFailed
             | TaskState::Skipped,
         ) => true,

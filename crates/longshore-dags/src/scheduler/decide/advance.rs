@@ -33,12 +33,16 @@ pub(super) fn advance(run: &mut RunWork<'_>, now: Timestamp, limits: &Limits) {
     let shape = Arc::clone(&run.shape);
     for &task in &shape.order {
         match run.row(task).state {
-            None | Some(TaskState::UpForRetry) => evaluate_dependencies(run, task, now, limits),
+            None | Some(TaskState::UpForRetry | TaskState::UpForReschedule) => {
+                evaluate_dependencies(run, task, now, limits);
+            }
             Some(
                 TaskState::Scheduled
                 | TaskState::Queued
                 | TaskState::Running
                 | TaskState::Restarting
+                | TaskState::Deferred
+                | TaskState::AwaitingInput
                 | TaskState::Success
                 | TaskState::Failed
                 | TaskState::UpstreamFailed
@@ -50,13 +54,16 @@ pub(super) fn advance(run: &mut RunWork<'_>, now: Timestamp, limits: &Limits) {
     end_if_over(run, now);
 }
 
-/// A task that waits for its retry has the same dependencies as one that waits for its first try: the tasks before it may
-/// have been cleared meanwhile.
+/// A task that waits for its retry, or for its next look, has the same dependencies as one that waits for its first try: the
+/// tasks before it may have been cleared meanwhile.
 fn evaluate_dependencies(run: &mut RunWork<'_>, task: usize, now: Timestamp, limits: &Limits) {
     match verdict(run, task) {
         Verdict::Wait => {}
         Verdict::Run if run.row(task).state.is_none() => {
             schedule(run, task, Cause::DependenciesHold, now);
+        }
+        Verdict::Run if run.row(task).state == Some(TaskState::UpForReschedule) => {
+            evaluate_reschedule(run, task, now);
         }
         Verdict::Run => evaluate_retry(run, task, now, limits),
         Verdict::End(state) => {
@@ -88,16 +95,29 @@ fn verdict(run: &RunWork<'_>, task: usize) -> Verdict {
 
 fn evaluate_retry(run: &mut RunWork<'_>, task: usize, now: Timestamp, limits: &Limits) {
     let row = run.row(task);
-    let delay = retry::delay(
+    let delay = retry::wait(
         run.specs[task],
-        &row.key,
+        row,
         run.run().logical_date,
-        row.try_number,
         limits.max_task_retry_delay,
     );
     match time_left(row.end_date.unwrap_or(now), delay, now) {
         None => schedule(run, task, Cause::RetryDue, now),
         Some(left) => run.next = run.next.min(Next::After(left)),
+    }
+}
+
+/// The same try looks again once that is due.
+fn evaluate_reschedule(run: &mut RunWork<'_>, task: usize, now: Timestamp) {
+    let due = retry::next_look(run.row(task)).unwrap_or(now);
+    match Duration::try_from(due.duration_since(now)) {
+        Ok(left) if !left.is_zero() => run.next = run.next.min(Next::After(left)),
+        Ok(_) | Err(_) => {
+            let row = run.transition(task, TaskState::Scheduled, Cause::RescheduleDue);
+            row.scheduled_at = Some(now);
+            row.queued_at = None;
+            row.start_date = None;
+        }
     }
 }
 

@@ -5,7 +5,7 @@
 //! running ones only.)
 
 use jiff::Timestamp;
-use longshore_store::{RunState, TaskState};
+use longshore_store::{AirflowTask, RunState, TaskState};
 
 use crate::scheduler::{
     clear::{Clearing, is_clearable},
@@ -71,6 +71,8 @@ fn start_over(run: &mut RunWork<'_>, task: usize, cause: Cause, now: Timestamp) 
     row.failure = None;
     row.result = None;
     row.result_note = None;
+    let of_airflow = row.airflow.as_deref().map(|task| task.dag_version);
+    row.airflow = of_airflow.map(|version| Box::new(AirflowTask::new(version)));
 }
 
 /// The run waits for its turn, and for what its pods share: its files went when it ended.

@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
-use longshore_store::{Failure, TaskInstance, TaskState};
+use longshore_store::{AirflowTask, Failure, TaskInstance, TaskState};
 
 use crate::{
     model::{Launcher, Task},
@@ -205,6 +205,9 @@ impl Subject<'_, '_> {
         row.pod_name = None;
         row.pod_uid = None;
         row.failure = Some(failure);
+        if let Some(task) = row.airflow.as_deref_mut() {
+            start_next_try(task);
+        }
     }
 }
 
@@ -242,6 +245,9 @@ pub(super) fn has_done_its_work(row: &TaskInstance, fact: &LaunchFact) -> bool {
             | TaskState::Success
             | TaskState::Failed
             | TaskState::UpForRetry
+            | TaskState::UpForReschedule
+            | TaskState::Deferred
+            | TaskState::AwaitingInput
             | TaskState::UpstreamFailed
             | TaskState::Skipped
             | TaskState::Removed,
@@ -280,6 +286,15 @@ pub(crate) fn limit(task: &Task, row: &TaskInstance) -> Option<Timestamp> {
 fn time_out(task: &Task, row: &TaskInstance) -> Option<Timestamp> {
     let timeout = SignedDuration::try_from(task.execution_timeout?).ok()?;
     row.start_date?.checked_add(timeout).ok()
+}
+
+/// What is left of a try when the next one follows: its version, and how long the retry policy waits.
+fn start_next_try(task: &mut AirflowTask) {
+    *task = AirflowTask {
+        retry_delay: task.retry_delay,
+        retry_reason: task.retry_reason.take(),
+        ..AirflowTask::new(task.dag_version)
+    };
 }
 
 pub(super) fn failure(reason: &str, message: &str) -> Failure {

@@ -211,7 +211,9 @@ impl<'a> Round<'a> {
                     logical_date: run.logical_date.unwrap_or(run.queued_at),
                     run_queued_at: run.queued_at,
                 };
-                if row.state.is_some_and(TaskState::is_occupying) {
+                let is_counted =
+                    |state: TaskState| state.is_occupying() || state.is_waiting_outside();
+                if row.state.is_some_and(is_counted) {
                     holding.push(bounded());
                 } else if row.state == Some(TaskState::Scheduled) && may_launch(run) {
                     candidates.push(bounded());

@@ -9,4 +9,5 @@ mod limits;
 mod retry;
 mod runs;
 mod tries;
+mod waiting;
 mod world;

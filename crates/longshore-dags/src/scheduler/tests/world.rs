@@ -152,6 +152,12 @@ impl World {
         self.board.set_pools(self.pools.clone());
     }
 
+    /// Changes a row of run `r`, in the store too: what a worker will have said.
+    pub(super) fn put(&mut self, task: &str, change: impl FnOnce(&mut TaskInstance)) {
+        change(self.rows.get_mut(&(key("r"), task.to_owned())).unwrap());
+        self.board = self.load();
+    }
+
     pub(super) fn wait(&mut self, seconds: i64) {
         self.now += SignedDuration::from_secs(seconds);
     }
@@ -295,7 +301,12 @@ impl World {
         }
         for row in &changes.task_instances {
             let old = before.get(&(row.key.run.clone(), row.key.task_id.clone()));
-            let waited = |state| matches!(state, None | Some(TaskState::UpForRetry));
+            let waited = |state| {
+                matches!(
+                    state,
+                    None | Some(TaskState::UpForRetry | TaskState::UpForReschedule)
+                )
+            };
             let waits_for_retry = row.state == Some(TaskState::UpForRetry);
             if old.is_none_or(|old| waited(old.state)) && !waits_for_retry {
                 self.check_dependencies(row);
@@ -306,7 +317,7 @@ impl World {
         }
     }
 
-    /// D3: what left `None`, or the wait for its retry, did so because its rule says so of the committed states.
+    /// D3: what left `None`, or the wait for its retry or its next look, did so because its rule says so of the committed states.
     fn check_dependencies(&self, row: &TaskInstance) {
         let run = &self.runs[&row.key.run];
         let dag = &self.dags[&row.key.run];
