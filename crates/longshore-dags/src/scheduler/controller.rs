@@ -13,6 +13,7 @@ use super::{
     clear::Clearing,
     decide::{self, Limits},
     facts::Fact,
+    instances::InstanceKey,
     observe::{self, Observed},
 };
 use crate::{
@@ -232,7 +233,10 @@ impl Scheduler {
     ) {
         let at = self.shared.clock.now();
         self.publish(rows.filter_map(|row| {
-            let before = before.tasks.get(&row.key.task_id).map(|row| &**row);
+            let before = before
+                .tasks
+                .get(&InstanceKey::from(&row.key))
+                .map(|row| &**row);
             StateChange::of_task(at, before, row)
         }));
         self.publish(StateChange::of_run(at, Some(&before.run), run).into_iter());
@@ -279,7 +283,12 @@ impl Before {
             on_board.or_else(|| cleared.iter().copied().find(is_it))
         };
         let run = |run: &Run| Some(Arc::clone(&active(&run.key)?.run));
-        let row = |row: &TaskInstance| active(&row.key.run)?.tasks.get(&row.key.task_id).cloned();
+        let row = |row: &TaskInstance| {
+            active(&row.key.run)?
+                .tasks
+                .get(&InstanceKey::from(&row.key))
+                .cloned()
+        };
         Self {
             runs: changes.runs.iter().map(run).collect(),
             rows: changes.task_instances.iter().map(row).collect(),

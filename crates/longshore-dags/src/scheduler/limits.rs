@@ -17,8 +17,8 @@ pub struct Bounded<'a> {
     pub row: &'a TaskInstance,
     /// A number for its run.
     pub run: usize,
-    /// Its number within the run.
-    pub task: usize,
+    /// Its place among the task instances of the run.
+    pub instance: usize,
     /// How many of its run may hold a slot; `max_active_tasks`.
     pub max_active_tasks: u32,
     /// How many of its task may, over all runs of the DAG.
@@ -110,7 +110,7 @@ fn task_of<'a>(of: &Bounded<'a>) -> (&'a str, &'a str) {
     (&of.row.key.run.dag_id, &of.row.key.task_id)
 }
 
-/// Which of the candidates get a slot beside those that hold one or gave up their worker, as (run, task). A pool that does not exist has no
+/// Which of the candidates get a slot beside those that hold one or gave up their worker, as (run, instance). A pool that does not exist has no
 /// slots.
 ///
 /// The order is priority weight, logical date, map index, age of the run, and then the order in which the candidates
@@ -141,7 +141,7 @@ pub fn admit(
         }
         if slots.has_room_for(&candidate, pools) {
             slots.take(&candidate);
-            admitted.push((candidate.run, candidate.task));
+            admitted.push((candidate.run, candidate.instance));
         }
     }
     admitted

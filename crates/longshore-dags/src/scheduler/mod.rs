@@ -14,6 +14,7 @@ pub mod decide;
 pub mod facts;
 pub mod identity;
 pub(crate) mod inbox;
+pub mod instances;
 pub mod limits;
 mod observe;
 pub mod retry;
@@ -27,6 +28,7 @@ pub use board::{ActiveRun, Board, LoadError, TaskRef};
 pub use clear::{Clearing, Selection, States};
 pub use decide::{Limits, Observed, decide};
 pub use facts::{Fact, LaunchChange, LaunchFact, NewRun};
+pub use instances::{InstanceKey, Instances};
 pub use waits::{RunWait, RunWaits};
 
 #[cfg(test)]

@@ -21,7 +21,7 @@ use crate::{
 /// A task instance that a fact is about, after the fences.
 pub(super) struct Subject<'w, 'a> {
     pub(super) run: &'w mut RunWork<'a>,
-    pub(super) task: usize,
+    pub(super) instance: usize,
     pub(super) now: Timestamp,
     pub(super) limits: &'w Limits,
 }
@@ -29,17 +29,17 @@ pub(super) struct Subject<'w, 'a> {
 impl Subject<'_, '_> {
     /// Something about the pod of the current launch.
     pub(super) fn pod(&mut self, fact: &LaunchFact) {
-        let recorded = &self.run.row(self.task).pod_uid;
+        let recorded = &self.run.row(self.instance).pod_uid;
         match recorded {
             Some(uid) if *uid != fact.pod_uid => return,
             Some(_) => {}
-            None => self.run.row_mut(self.task).pod_uid = Some(fact.pod_uid.clone()),
+            None => self.run.row_mut(self.instance).pod_uid = Some(fact.pod_uid.clone()),
         }
         match &fact.what {
             LaunchChange::Exists => {}
             LaunchChange::Stuck { failure } => {
                 if self.is_queued() {
-                    self.run.row_mut(self.task).failure = Some(failure.clone());
+                    self.run.row_mut(self.instance).failure = Some(failure.clone());
                 }
             }
             LaunchChange::Running { started_at } => self.running(*started_at),
@@ -51,9 +51,9 @@ impl Subject<'_, '_> {
                 note,
             } => {
                 let now = self.now;
-                let row = self
-                    .run
-                    .transition(self.task, TaskState::Success, Cause::PodSucceeded);
+                let row =
+                    self.run
+                        .transition(self.instance, TaskState::Success, Cause::PodSucceeded);
                 let started_at = started_at.map(|at| within(at, row.queued_at, now));
                 row.start_date = row.start_date.or(started_at).or(Some(now));
                 row.end_date = Some(just_seen(*ended_at, row.start_date, now));
@@ -69,7 +69,7 @@ impl Subject<'_, '_> {
                 before_start,
             } => {
                 let now = self.now;
-                let row = self.run.row_mut(self.task);
+                let row = self.run.row_mut(self.instance);
                 let started_at = started_at.map(|at| within(at, row.queued_at, now));
                 row.start_date = row.start_date.or(started_at);
                 let is_queued = row.state == Some(TaskState::Queued);
@@ -100,14 +100,14 @@ impl Subject<'_, '_> {
             let now = self.now;
             let row = self
                 .run
-                .transition(self.task, TaskState::Failed, Cause::BuildFailed);
+                .transition(self.instance, TaskState::Failed, Cause::BuildFailed);
             row.end_date = Some(now);
             row.failure = Some(failure("LaunchBuildFailed", message));
         }
     }
 
     fn is_queued(&self) -> bool {
-        self.run.row(self.task).state == Some(TaskState::Queued)
+        self.run.row(self.instance).state == Some(TaskState::Queued)
     }
 
     fn running(&mut self, started_at: Option<Timestamp>) {
@@ -115,7 +115,7 @@ impl Subject<'_, '_> {
             let now = self.now;
             let row = self
                 .run
-                .transition(self.task, TaskState::Running, Cause::PodRuns);
+                .transition(self.instance, TaskState::Running, Cause::PodRuns);
             row.start_date = Some(just_seen(started_at, row.queued_at, now));
         }
     }
@@ -141,12 +141,12 @@ impl Subject<'_, '_> {
     }
 
     fn task(&self) -> &Task {
-        self.run.specs[self.task]
+        self.run.spec(self.instance)
     }
 
     /// The timeout that has passed, where the scheduler stops a try that takes longer (see [`deadline`]).
     fn overrun(&self) -> Option<Duration> {
-        let deadline = deadline(self.task(), self.run.row(self.task))?;
+        let deadline = deadline(self.task(), self.run.row(self.instance))?;
         self.task()
             .execution_timeout
             .filter(|_| deadline <= self.now)
@@ -154,7 +154,7 @@ impl Subject<'_, '_> {
 
     /// The pod died before its process ran: the same try gets another pod, a bounded number of times.
     fn launch_failed(&mut self, failure: Failure, ended_at: Option<Timestamp>) {
-        let row = self.run.row(self.task);
+        let row = self.run.row(self.instance);
         let is_excluded = failure
             .reason
             .as_ref()
@@ -165,7 +165,7 @@ impl Subject<'_, '_> {
         }
         let row = self
             .run
-            .transition(self.task, TaskState::Queued, Cause::LaunchFailed);
+            .transition(self.instance, TaskState::Queued, Cause::LaunchFailed);
         row.launch_failures += 1;
         row.start_date = None;
         row.failure = Some(failure);
@@ -173,17 +173,17 @@ impl Subject<'_, '_> {
     }
 
     fn next_launch(&mut self) {
-        next_launch(self.run, self.task);
+        next_launch(self.run, self.instance);
     }
 
     /// The try ended badly: the next one where one is left, else the end.
     fn try_failed(&mut self, failure: Failure, ended_at: Option<Timestamp>) {
         let ended_at = retry::latest_end(ended_at, self.now);
-        let row = self.run.row_mut(self.task);
+        let row = self.run.row_mut(self.instance);
         if !retry::is_eligible(row.try_number, row.max_tries) {
             let row = self
                 .run
-                .transition(self.task, TaskState::Failed, Cause::TryFailed);
+                .transition(self.instance, TaskState::Failed, Cause::TryFailed);
             row.end_date = Some(ended_at);
             row.failure = Some(failure);
             return;
@@ -197,7 +197,7 @@ impl Subject<'_, '_> {
         let now = self.now;
         let row = self
             .run
-            .transition(self.task, TaskState::UpForRetry, Cause::TryFailed);
+            .transition(self.instance, TaskState::UpForRetry, Cause::TryFailed);
         row.id = try_id(now, &row.key, row.try_number + 1);
         row.launch = 0;
         row.launch_failures = 0;
@@ -264,9 +264,9 @@ pub(super) fn has_done_its_work(row: &TaskInstance, fact: &LaunchFact) -> bool {
 }
 
 /// Makes the next launch of the current try the current one. What it is launched as is created once this is committed.
-pub(super) fn next_launch(run: &mut RunWork<'_>, task: usize) {
-    let launcher = run.specs[task].launcher();
-    let row = run.row_mut(task);
+pub(super) fn next_launch(run: &mut RunWork<'_>, instance: usize) {
+    let launcher = run.spec(instance).launcher();
+    let row = run.row_mut(instance);
     row.launch += 1;
     row.pod_name = Some(object_name(launcher, row));
     row.pod_uid = None;

@@ -144,11 +144,14 @@ impl<'a> Round<'a> {
             return;
         };
         let run = &mut self.runs[number];
-        let row = run.row(at.number);
+        let Some(instance) = run.instance(at.number, at.instance.map_index) else {
+            return;
+        };
+        let row = run.row(instance);
         if row.id == *ti_id && is_meant(row) {
             change(Subject {
                 run,
-                task: at.number,
+                instance,
                 now: observed.now,
                 limits: &observed.limits,
             });
@@ -201,13 +204,13 @@ impl<'a> Round<'a> {
         let (mut holding, mut candidates) = (Vec::new(), Vec::new());
         for (number, work) in self.runs.iter().enumerate() {
             let run = work.run();
-            for (task, row) in work.rows().enumerate() {
+            for (instance, row) in work.rows().enumerate() {
                 let bounded = || Bounded {
                     row,
                     run: number,
-                    task,
+                    instance,
                     max_active_tasks: work.dag.max_active_tasks,
-                    max_active_tis_per_dag: work.specs[task].max_active_tis_per_dag,
+                    max_active_tis_per_dag: work.spec(instance).max_active_tis_per_dag,
                     logical_date: run.logical_date.unwrap_or(run.queued_at),
                     run_queued_at: run.queued_at,
                 };
@@ -228,11 +231,11 @@ impl<'a> Round<'a> {
             self.observed.limits.parallelism,
         );
         let now = self.now();
-        for (run, task) in admitted {
+        for (run, instance) in admitted {
             let run = &mut self.runs[run];
-            run.transition(task, TaskState::Queued, Cause::SlotFree)
+            run.transition(instance, TaskState::Queued, Cause::SlotFree)
                 .queued_at = Some(now);
-            next_launch(run, task);
+            next_launch(run, instance);
         }
     }
 

@@ -6,6 +6,7 @@ mod clear;
 mod edges;
 mod laws;
 mod limits;
+mod mapped;
 mod retry;
 mod runs;
 mod tries;

@@ -167,7 +167,7 @@ fn the_limit_of_a_task_counts_what_waits_for_a_trigger_or_a_human() {
         world.pod_round("a", running());
         give_up(&mut world, "a", state);
         world.round(vec![super::world::request(&dag, "s")]);
-        let other = &world.rows[&(key("s"), "a".to_owned())];
+        let other = &world.rows[&key("s").task("a")];
         assert_eq!(other.state, Some(expected), "{state:?}");
     }
 }
