@@ -8,6 +8,7 @@ use crate::repository::{self, Source};
 
 mod clients;
 mod edges;
+mod examples;
 mod files;
 mod floors;
 mod literals;
@@ -69,6 +70,7 @@ fn check(sources: &[Source]) -> Result<Vec<Finding>> {
     findings.extend(clients::check(sources));
     findings.extend(files::check(sources));
     findings.extend(floors::check(sources));
+    findings.extend(examples::check(sources));
     findings.extend(size::check(sources));
     findings.extend(styles::check(sources));
     findings.extend(words::check(sources));

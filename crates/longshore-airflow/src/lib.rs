@@ -6,6 +6,7 @@
 //! * [`serialized`]: the document that Airflow's parser makes of a DAG file.
 //! * [`serde`]: values of XCom and of triggers, as far as a scheduler reads them.
 //! * [`api`]: requests and answers of the Task Execution API, by version; [`token`]: what workers prove themselves with.
+//! * [`parser`]: what the parser of DAG files is told, asks, and finds.
 //! * [`worker`]: the workload of a worker, and its pod with labels and name.
 //! * [`config`]: `airflow.cfg` and `AIRFLOW__*`; [`fernet`]: secrets of Airflow's database.
 //! * [`pointer`]: where in a document something is, for errors.
@@ -13,6 +14,7 @@
 pub mod api;
 pub mod config;
 pub mod fernet;
+pub mod parser;
 pub mod pointer;
 pub mod serde;
 pub mod serialized;

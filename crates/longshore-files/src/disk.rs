@@ -37,6 +37,24 @@ pub trait Disk: Clone + Send + Sync + 'static {
 #[derive(Clone, Copy, Debug, Default)]
 pub struct System;
 
+#[cfg(any(test, feature = "testing"))]
+thread_local! {
+    static N_SYNCS: std::cell::Cell<usize> = const { std::cell::Cell::new(0) };
+}
+
+/// How many syncs this thread has asked the file system of this machine for, for tests of what something costs.
+#[cfg(any(test, feature = "testing"))]
+#[must_use]
+pub fn n_syncs() -> usize {
+    N_SYNCS.get()
+}
+
+/// Notes that the next call is a sync.
+pub(crate) fn count_sync() {
+    #[cfg(any(test, feature = "testing"))]
+    N_SYNCS.set(N_SYNCS.get() + 1);
+}
+
 impl Disk for System {
     type File = File;
 
@@ -47,6 +65,7 @@ impl Disk for System {
     }
 
     fn sync(&self, file: &File) -> io::Result<()> {
+        count_sync();
         file.sync_all()
     }
 
@@ -62,6 +81,7 @@ impl Disk for System {
     }
 
     fn sync_directory(&self, path: &Path) -> io::Result<()> {
+        count_sync();
         match File::open(path)?.sync_all() {
             // Some file systems (of networks, of users) cannot sync a directory.
             Err(error) if error.kind() == io::ErrorKind::InvalidInput => Ok(()),

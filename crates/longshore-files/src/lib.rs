@@ -15,7 +15,7 @@ mod link;
 pub mod lossy;
 mod tree;
 
-use std::{io, path::Path};
+use std::{fs::File, io, path::Path};
 
 pub use disk::{Disk, System};
 pub use draft::Draft;
@@ -48,6 +48,15 @@ pub fn replace_unsynced(path: &Path, mode: u32, content: &[u8]) -> io::Result<()
 /// One of them could not be made or synced; those above it remain.
 pub fn make_directories(path: &Path, mode: u32) -> io::Result<()> {
     draft::make_directories(&System, path, mode)
+}
+
+/// Syncs the content of a file that has not become longer: what was written over survives a loss of power.
+///
+/// # Errors
+/// The disk failed.
+pub fn sync_content(file: &File) -> io::Result<()> {
+    disk::count_sync();
+    file.sync_data()
 }
 
 /// Syncs a directory: the names in it, as they are now, survive a loss of power.

@@ -14,8 +14,9 @@ const OWNER: u32 = 0o700;
 /// Something in it belongs to another user or could not be removed; the rest may be gone.
 pub fn remove_tree(path: &Path) -> io::Result<()> {
     // One that is empty, as most are that containers leave, is not opened: to list it takes seven calls more.
-    if fs::remove_dir(path).is_ok() {
-        return Ok(());
+    match fs::remove_dir(path) {
+        Err(e) if e.kind() != io::ErrorKind::NotFound => {}
+        Ok(()) | Err(_) => return Ok(()),
     }
     let removed = match fs::remove_dir_all(path) {
         Err(e) if e.kind() == io::ErrorKind::PermissionDenied => {

@@ -2,8 +2,14 @@
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
-/// The variables that clients of all languages read inside of a cluster. The one place that says under which address a pod
-/// reaches the API server.
+/// The variables that clients of all languages read inside of a cluster.
+pub(crate) const API_SERVER: [&str; 3] = [
+    "KUBERNETES_SERVICE_HOST",
+    "KUBERNETES_SERVICE_PORT",
+    "KUBERNETES_SERVICE_PORT_HTTPS",
+];
+
+/// The values of [`API_SERVER`]. The one place that says under which address a pod reaches the API server.
 pub(crate) fn variables(address: Option<SocketAddr>) -> Vec<(String, String)> {
     let Some(address) = address else {
         return Vec::new();
@@ -13,13 +19,8 @@ pub(crate) fn variables(address: Option<SocketAddr>) -> Vec<(String, String)> {
         ip => ip,
     };
     let port = address.port().to_string();
-    [
-        ("KUBERNETES_SERVICE_HOST", host.to_string()),
-        ("KUBERNETES_SERVICE_PORT", port.clone()),
-        ("KUBERNETES_SERVICE_PORT_HTTPS", port),
-    ]
-    .map(|(name, value)| (name.to_owned(), value))
-    .to_vec()
+    let names = API_SERVER.map(str::to_owned).into_iter();
+    names.zip([host.to_string(), port.clone(), port]).collect()
 }
 
 #[cfg(test)]

@@ -12,8 +12,8 @@ use crate::{
 pub struct NodeConfig {
     /// The name of the Node object.
     pub name: String,
-    /// The directory for everything that the node keeps: `pods/`, `logs/`, `volumes/`. Must be on a local
-    /// file system that survives a restart if pods shall.
+    /// The directory for everything that the node keeps: `pods/`, `volumes/`, and `logs/` where they stay for ever. Must be
+    /// on a local file system that survives a restart if pods shall.
     pub root: PathBuf,
     /// Files and directories of the host that no container sees: at least `root`. Volumes below them are seen at their
     /// mount points.
@@ -24,6 +24,8 @@ pub struct NodeConfig {
     pub images: ImageMap,
     /// What happens with images that the map does not have.
     pub unmapped_images: UnmappedImages,
+    /// What happens with pods whose PersistentVolumeClaims do not exist.
+    pub missing_claims: MissingClaims,
     /// What happens to pods when the node goes away.
     pub lifetime: PodsLifetime,
     /// How long logs stay.
@@ -68,6 +70,7 @@ impl NodeConfig {
             shim_command,
             images: ImageMap::default(),
             unmapped_images: UnmappedImages::Run,
+            missing_claims: MissingClaims::Wait,
             lifetime: PodsLifetime::DieWithNode,
             logs: LogsLifetime::UntilPodDeleted,
             events: EventVolume::Problems,
@@ -89,21 +92,32 @@ pub(crate) fn n_processors() -> usize {
     std::thread::available_parallelism().map_or(1, usize::from)
 }
 
+/// What happens with pods whose PersistentVolumeClaims do not exist.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MissingClaims {
+    /// They wait for the claims, as on Kubernetes.
+    Wait,
+    /// They get directories all the same: where no user could make the claims.
+    Make,
+}
+
 /// What happens to pods when the node goes away.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PodsLifetime {
-    /// Their shims stop them within their grace.
+    /// Their shims stop them within their grace. What is on disk about them survives the death of any process, and not a
+    /// loss of power: their cluster must be one in memory.
     DieWithNode,
-    /// The pods run on; the next node takes them over.
+    /// The pods run on; the next node takes them over. What is known of their containers survives a loss of power.
     OutliveNode,
 }
 
 /// How long logs stay.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LogsLifetime {
-    /// Until the pod object is deleted, as on Kubernetes.
+    /// Until the pod object is deleted, as on Kubernetes: the logs are in the pod's directory.
     UntilPodDeleted,
-    /// Until the files are removed by hand.
+    /// Until the files are removed by hand, in the layout of a kubelet:
+    /// `logs/<namespace>_<pod>_<uid>/<container>/<attempt>.log`.
     Forever,
 }
 

@@ -7,7 +7,10 @@ use k8s_openapi::api::core::v1::{
 };
 use longshore_k8s::Quantity;
 
-use crate::sources::{Kind, Sources};
+use crate::{
+    api_server::API_SERVER,
+    sources::{Kind, Sources},
+};
 
 /// A variable cannot be given its value.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
@@ -32,6 +35,8 @@ pub(crate) struct HostFacts {
     pub(crate) pod_ip: String,
     /// The node's own allocatable amounts: what a container without limits may use.
     pub(crate) allocatable: BTreeMap<String, String>,
+    /// The variables of the Services that the pod can reach.
+    pub(crate) links: Vec<(String, String)>,
 }
 
 /// The variables of a container in the order in which they were set.
@@ -39,7 +44,7 @@ pub(crate) struct HostFacts {
 pub(crate) struct Environment {
     /// Node, image and pod together: what the program gets.
     pub(crate) all: Vec<(String, String)>,
-    /// Only what the pod gave: what `$(VAR)` can refer to.
+    /// Only what the pod and Services gave: what `$(VAR)` can refer to.
     from_pod: BTreeMap<String, String>,
     /// Keys of `envFrom` that are no variable names.
     pub(crate) skipped: Vec<String>,
@@ -57,7 +62,9 @@ impl Environment {
     }
 }
 
-/// Builds the environment: `base` (node and image), then `envFrom`, then `env`.
+/// Builds the environment: `base` (node and image), then the variables of Services, then `envFrom`, then `env`.
+///
+/// Where the API server is, `base` says: a node may send its pods to another one.
 pub(crate) fn environment(
     base: Vec<(String, String)>,
     pod: &Pod,
@@ -68,6 +75,13 @@ pub(crate) fn environment(
     let mut env = Environment::default();
     for (name, value) in base {
         set(&mut env.all, &name, value);
+    }
+    for (name, value) in &host.links {
+        if API_SERVER.contains(&name.as_str()) {
+            env.from_pod.insert(name.clone(), value.clone());
+        } else {
+            env.set(name, value.clone());
+        }
     }
     for from in container.env_from.iter().flatten() {
         let (kind, name, optional) = match (&from.config_map_ref, &from.secret_ref) {
@@ -318,6 +332,17 @@ mod tests {
         .expect("a pod")
     }
 
+    fn links() -> Vec<(String, String)> {
+        [
+            ("KUBERNETES_SERVICE_HOST", "10.96.0.1"),
+            ("LANG", "of a Service"),
+            ("DB_PORT", "tcp://10.96.0.2:1"),
+            ("one", "of a Service"),
+        ]
+        .map(|(name, value)| (name.to_owned(), value.to_owned()))
+        .to_vec()
+    }
+
     fn build(container: serde_json::Value) -> Result<Environment, EnvError> {
         let pod = pod_with(container);
         let Some(container) = pod.spec.iter().flat_map(|s| &s.containers).next() else {
@@ -327,13 +352,21 @@ mod tests {
             ip: "127.0.0.1".into(),
             pod_ip: "127.1.2.3".into(),
             allocatable: BTreeMap::from([("cpu".into(), "4".into())]),
+            links: links(),
         };
-        let base = vec![("PATH".into(), "/bin".into()), ("LANG".into(), "C".into())];
+        let base = [
+            ("PATH", "/bin"),
+            ("LANG", "C"),
+            ("KUBERNETES_SERVICE_HOST", "here"),
+        ];
+        let base = base
+            .map(|(name, value)| (name.to_owned(), value.to_owned()))
+            .to_vec();
         environment(base, &pod, container, &sources(), &host)
     }
 
     #[test]
-    fn variables_come_from_the_image_then_env_from_then_env() {
+    fn variables_come_from_the_image_then_services_then_env_from_then_env() {
         let env = build(json!({
             "name": "c",
             "envFrom": [{"prefix": "C_", "configMapRef": {"name": "conf"}}, {"configMapRef": {"name": "conf"}},
@@ -341,6 +374,7 @@ mod tests {
             "env": [
                 {"name": "LANG", "value": "de"},
                 {"name": "REF", "value": "$(one)-$(LANG)-$(PATH)"},
+                {"name": "DB", "value": "$(DB_PORT) $(KUBERNETES_SERVICE_HOST)"},
                 {"name": "TOKEN", "valueFrom": {"secretKeyRef": {"name": "key", "key": "token"}}},
                 {"name": "GONE", "valueFrom": {"secretKeyRef": {"name": "key", "key": "x", "optional": true}}},
                 {"name": "POD", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}},
@@ -355,10 +389,13 @@ mod tests {
             [
                 "PATH=/bin",
                 "LANG=de",
+                "KUBERNETES_SERVICE_HOST=here",
+                "DB_PORT=tcp://10.96.0.2:1",
+                "one=1",
                 "C_7up=no",
                 "C_one=1",
-                "one=1",
                 "REF=1-de-$(PATH)",
+                "DB=tcp://10.96.0.2:1 10.96.0.1",
                 "TOKEN=s3cret",
                 "POD=p",
                 "APP=x",

@@ -193,7 +193,11 @@ pub fn images_of(pod: &Pod) -> impl Iterator<Item = &str> {
         let init = spec.init_containers.iter().flatten();
         init.chain(&spec.containers)
     });
-    containers.filter_map(|container| container.image.as_deref())
+    let ephemeral = pod.spec.iter();
+    let ephemeral = ephemeral.flat_map(|spec| spec.ephemeral_containers.iter().flatten());
+    let ephemeral = ephemeral.filter_map(|container| container.image.as_deref());
+    let containers = containers.filter_map(|container| container.image.as_deref());
+    containers.chain(ephemeral)
 }
 
 /// What a Node says about images, in an annotation: which ones a running node has.

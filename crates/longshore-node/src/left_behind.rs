@@ -9,7 +9,7 @@ use k8s_openapi::api::core::v1::Pod;
 
 use crate::{
     clock,
-    pod::{shim_link::ShimLink, success},
+    pod::{directory, shim_link::ShimLink, success},
     shim::protocol::Command,
 };
 
@@ -52,14 +52,16 @@ pub(crate) async fn end_all(pods_dir: &Path) {
     futures::future::join_all(ended).await;
 }
 
-/// Kills what runs under the shim of a pod, and waits until it has ended.
+/// Kills what runs under the shim of a pod, and waits until it has ended. Where something has cleaned up the memory with its
+/// socket, its containers are found by their records; a shim that keeps its socket there ends by itself without its node.
 pub(crate) async fn end_one(dir: &Path) -> io::Result<()> {
     if let Some(mut shim) = ShimLink::find(dir)? {
         shim.send(&Command::Quit).await;
         // Reports until the end of the connection: then every process has ended.
         while shim.next().await.is_some() {}
+        return Ok(());
     }
-    Ok(())
+    directory::end_survivors(dir)
 }
 
 fn directories(pods_dir: &Path) -> Vec<PathBuf> {

@@ -12,6 +12,7 @@
 mod addresses;
 mod api_server;
 mod cgroups;
+mod claims;
 mod clock;
 mod config;
 mod env;
@@ -36,7 +37,7 @@ pub mod streams;
 mod terminal_end;
 mod volumes;
 
-pub use config::{EventVolume, LogsLifetime, NodeConfig, PodsLifetime};
+pub use config::{EventVolume, LogsLifetime, MissingClaims, NodeConfig, PodsLifetime};
 pub use images::{ImageMap, NodeImages, UnmappedImages};
 pub use left_behind::take_successes;
 pub use log_server::{ContainerLogs, LogListener, LogServer};

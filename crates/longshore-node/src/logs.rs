@@ -1,15 +1,18 @@
 //! Container logs: the CRI files that the shim wrote, in the form that a client requests.
 
 use std::{
-    io::SeekFrom,
+    io::{ErrorKind, SeekFrom},
     os::fd::{AsFd, OwnedFd},
-    path::Path,
+    path::{Path, PathBuf},
 };
 
 use bytes::Bytes;
 use futures::Stream;
 use jiff::Timestamp;
-use nix::sys::inotify::{AddWatchFlags, InitFlags, Inotify};
+use nix::{
+    errno::Errno,
+    sys::inotify::{AddWatchFlags, InitFlags, Inotify},
+};
 use tokio::{
     fs::File,
     io::{AsyncReadExt, AsyncSeekExt, unix::AsyncFd},
@@ -207,7 +210,9 @@ pub(crate) async fn stream(
 }
 
 struct Reader {
-    file: File,
+    path: PathBuf,
+    /// `None`: the program has said nothing so far.
+    file: Option<File>,
     pending: Vec<u8>,
     renderer: Renderer,
     changes: Option<AsyncFd<OwnedFd>>,
@@ -216,9 +221,9 @@ struct Reader {
 
 impl Reader {
     async fn open(path: &Path, options: &LogOptions, ended: AttemptWatch) -> std::io::Result<Self> {
-        let mut file = File::open(path).await?;
-        if let Some(lines) = options.tail_lines {
-            let start = tail_offset(&mut file, lines).await?;
+        let mut file = open_if_any(path).await?;
+        if let (Some(file), Some(lines)) = (&mut file, options.tail_lines) {
+            let start = tail_offset(file, lines).await?;
             file.seek(SeekFrom::Start(start)).await?;
         }
         let changes = if options.follow {
@@ -227,6 +232,7 @@ impl Reader {
             None
         };
         Ok(Self {
+            path: path.to_owned(),
             file,
             pending: Vec::new(),
             renderer: Renderer::new(options),
@@ -244,7 +250,7 @@ impl Reader {
             // Read before the file: so everything that was written before the end is read too.
             let has_ended = self.ended.has_ended();
             let mut buffer = vec![0; 64 * 1024];
-            let n = self.file.read(&mut buffer).await?;
+            let n = self.read(&mut buffer).await?;
             if n > 0 {
                 let out = self.take_lines(&buffer[..n]);
                 if !out.is_empty() {
@@ -272,6 +278,20 @@ impl Reader {
         }
     }
 
+    async fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
+        if self.file.is_none() {
+            self.file = open_if_any(&self.path).await?;
+            if self.file.is_some() && self.changes.is_some() {
+                // Before it is read: what comes after that changes it.
+                self.changes = Some(watch_file(&self.path)?);
+            }
+        }
+        match &mut self.file {
+            Some(file) => file.read(buffer).await,
+            None => Ok(0),
+        }
+    }
+
     fn take_lines(&mut self, new: &[u8]) -> Vec<u8> {
         self.pending.extend_from_slice(new);
         let mut out = Vec::new();
@@ -285,9 +305,27 @@ impl Reader {
     }
 }
 
+/// The log of a program that has said something. `None` where there is a directory for it; without one the log is lost.
+async fn open_if_any(path: &Path) -> std::io::Result<Option<File>> {
+    match File::open(path).await {
+        Err(e) if e.kind() == ErrorKind::NotFound && path.parent().is_some_and(Path::is_dir) => {
+            Ok(None)
+        }
+        opened => opened.map(Some),
+    }
+}
+
+/// Watches a log, or the directory in which it will be made.
 fn watch_file(path: &Path) -> std::io::Result<AsyncFd<OwnedFd>> {
     let inotify = Inotify::init(InitFlags::IN_CLOEXEC | InitFlags::IN_NONBLOCK)?;
-    inotify.add_watch(path, AddWatchFlags::IN_MODIFY)?;
+    let watched = match (
+        inotify.add_watch(path, AddWatchFlags::IN_MODIFY),
+        path.parent(),
+    ) {
+        (Err(Errno::ENOENT), Some(dir)) => inotify.add_watch(dir, AddWatchFlags::IN_CREATE),
+        (watched, _) => watched,
+    };
+    watched?;
     let fd = inotify.as_fd().try_clone_to_owned()?;
     #[expect(
         unsafe_code,
@@ -441,6 +479,45 @@ mod tests {
                 .expect("reads");
             assert_eq!(pieces.concat(), expected.as_bytes(), "{stream} {from:?}");
         }
+    }
+
+    /// The shim makes the log with the first line.
+    #[tokio::test]
+    async fn a_program_that_says_nothing_yet_has_an_empty_log_which_is_followed() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let path = dir.path().join("0.log");
+        for follow in [false, true] {
+            let (_told, watch) = attempt(false);
+            let options = LogOptions {
+                follow,
+                ..LogOptions::default()
+            };
+            let pieces = stream(&path, &options, watch).await.expect("opens");
+            let pieces: Vec<Bytes> = pieces.try_collect().await.expect("reads");
+            assert!(pieces.is_empty(), "{follow}");
+        }
+        let (told, watch) = attempt(true);
+        let options = LogOptions {
+            follow: true,
+            ..LogOptions::default()
+        };
+        let lines = stream(&path, &options, watch).await.expect("opens");
+        let mut lines = Box::pin(lines);
+        assert!(futures::poll!(lines.try_next()).is_pending());
+        for (content, expected) in [
+            (&LOG[..LOG.find('\n').expect("a line") + 1], "one\n"),
+            (LOG, "two\nthree\n"),
+        ] {
+            std::fs::write(&path, content).expect("a log");
+            let next = lines.try_next().await.expect("reads");
+            assert_eq!(next.expect("lines"), expected);
+        }
+        told.send_modify(|book| book.values_mut().for_each(|log| log.is_live = false));
+        assert_eq!(lines.try_next().await.expect("reads"), None);
+        // A log whose directory is gone is lost, and not one of a program that said nothing.
+        let (_told, watch) = attempt(false);
+        let lost = stream(&dir.path().join("gone/0.log"), &options, watch).await;
+        assert!(matches!(lost.err(), Some(LogError::Read { .. })));
     }
 
     #[tokio::test]

@@ -23,7 +23,7 @@ use kube::{
     },
 };
 use tokio::{
-    sync::{OwnedSemaphorePermit, Semaphore, mpsc, watch},
+    sync::{Notify, OwnedSemaphorePermit, Semaphore, mpsc, watch},
     task::JoinSet,
 };
 use tokio_util::sync::CancellationToken;
@@ -31,6 +31,7 @@ use tokio_util::sync::CancellationToken;
 use crate::{
     addresses::{Addresses, Pool},
     cgroups::Cgroups,
+    claims,
     config::{LogsLifetime, NodeConfig, PodsLifetime},
     env::HostFacts,
     followed::Followed,
@@ -49,7 +50,10 @@ use crate::{
     profile::{self, Profile},
     recorder::Recorder,
     register,
-    shim::protocol::{AttemptId, Command},
+    shim::{
+        protocol::{AttemptId, Command},
+        record::{attempt_dir, beside},
+    },
 };
 
 /// The address of the node, and of pods that ask for the host's network.
@@ -90,6 +94,8 @@ pub(crate) struct Shared {
     pub(crate) cgroups: Option<Cgroups>,
     /// The objects that volumes of running pods show.
     pub(crate) followed: Arc<Followed>,
+    /// Told when a pod no longer uses its claims.
+    pub(crate) claims_are_left: Notify,
     starts: Arc<Semaphore>,
     recorder: Recorder,
     pub(crate) network: Arc<Network>,
@@ -121,14 +127,24 @@ impl Shared {
         self.config.root.join("pods")
     }
 
-    pub(crate) fn logs_dir(&self, pod: &PodRef) -> PathBuf {
-        self.config.root.join("logs").join(pod.log_directory())
+    /// The directory of all claims.
+    pub(crate) fn volumes_dir(&self) -> PathBuf {
+        self.config.root.join("volumes")
     }
 
+    /// Where the log of an attempt is, if it has said anything: with all that goes with the pod, or in the layout of a
+    /// kubelet.
     pub(crate) fn log_path(&self, pod: &PodRef, id: &AttemptId) -> PathBuf {
-        self.logs_dir(pod)
-            .join(&id.container)
-            .join(format!("{}.log", id.attempt))
+        match self.config.logs {
+            LogsLifetime::UntilPodDeleted => {
+                beside(&attempt_dir(&self.pods_dir().join(&pod.uid), id), "log")
+            }
+            LogsLifetime::Forever => {
+                let dir = self.config.root.join("logs").join(pod.log_directory());
+                let dir = dir.join(&id.container);
+                dir.join(format!("{}.log", id.attempt))
+            }
+        }
     }
 
     /// The address of a pod: the host's for a pod that asks for the host's network, else its own, which also says
@@ -237,7 +253,11 @@ impl Node {
             path: path.clone(),
             source,
         };
-        for dir in ["pods", "logs"] {
+        let kept_logs = match config.logs {
+            LogsLifetime::UntilPodDeleted => None,
+            LogsLifetime::Forever => Some("logs"),
+        };
+        for dir in ["pods"].into_iter().chain(kept_logs) {
             // Other users must neither command a shim nor read the specifications of pods.
             private_dir::make(&config.root.join(dir)).map_err(root)?;
         }
@@ -258,6 +278,7 @@ impl Node {
             ip: HOST_IP.to_string(),
             pod_ip: HOST_IP.to_string(),
             allocatable: register::allocatable(&config),
+            links: Vec::new(),
         };
         let cgroups = Cgroups::find()
             .inspect_err(|why| tracing::info!(%why, "memory limits of containers are not enforced"))
@@ -267,6 +288,7 @@ impl Node {
             powers: Powers::of_this_process(profile),
             cgroups,
             followed: Arc::default(),
+            claims_are_left: Notify::new(),
             network,
             starts: Arc::new(Semaphore::new(config.n_concurrent_starts.max(1))),
             recorder: Recorder::new(client.clone(), reporter),
@@ -326,6 +348,7 @@ impl Node {
         tokio::join!(
             Box::pin(registration),
             Box::pin(network),
+            Box::pin(claims::collect(Arc::clone(shared), shutdown.clone())),
             Box::pin(self.run_pods(shutdown))
         );
         shared.shims.stop().await;
@@ -499,6 +522,7 @@ impl Pods {
             Ok(uid) => {
                 self.shared.network.forget(&uid);
                 self.shared.addresses.release(&uid);
+                self.shared.claims_are_left.notify_one();
                 if let Some(mailbox) = self.actors.remove(&uid) {
                     self.shared
                         .books()
@@ -522,9 +546,9 @@ impl Pods {
             if listed.contains(&uid) || self.actors.contains_key(&uid) {
                 continue;
             }
-            let (dir, shared) = (entry.path(), self.shared.clone());
+            let dir = entry.path();
             self.tasks.spawn(async move {
-                if let Err(error) = end_orphan(&shared, &dir, &uid).await {
+                if let Err(error) = end_orphan(&dir, &uid).await {
                     tracing::warn!(uid, %error, "cannot remove what is left of a pod");
                 }
                 uid
@@ -533,14 +557,7 @@ impl Pods {
     }
 }
 
-async fn end_orphan(shared: &Shared, dir: &Path, uid: &str) -> io::Result<()> {
+async fn end_orphan(dir: &Path, uid: &str) -> io::Result<()> {
     left_behind::end_one(dir).await?;
-    let suffix = format!("_{uid}");
-    let logs = match shared.config.logs {
-        LogsLifetime::UntilPodDeleted => fs::read_dir(shared.config.root.join("logs")).ok(),
-        LogsLifetime::Forever => None,
-    };
-    let of_pod = |it: &fs::DirEntry| it.file_name().to_string_lossy().ends_with(&suffix);
-    let logs = logs.into_iter().flatten().flatten().filter(of_pod);
-    directory::remove(dir, uid, logs.map(|it| it.path()))
+    directory::remove(dir, uid)
 }

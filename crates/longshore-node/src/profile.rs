@@ -88,7 +88,8 @@ async fn run_probe(
     tokio::process::Command::new(program)
         .args(args)
         .args([ARG_PROBE, profile.as_str()])
-        .arg(scratch)
+        // The layers are beside the directory of an attempt.
+        .arg(scratch.join("0"))
         .output()
         .await
 }

@@ -19,7 +19,7 @@ pub(crate) const REASON_CREATING: &str = "ContainerCreating";
 /// `state.waiting.reason`: the machine cannot make the container, and will not before an administrator helps.
 pub(crate) const REASON_CREATE_ERROR: &str = "CreateContainerError";
 
-/// A pod cannot start now. The node tries again, in case what it lacks turns up.
+/// A pod cannot start now. The node tries again, in case what it lacks turns up; a pod that it rejects has failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Refusal {
     /// The container to blame; `None` = the whole pod.
@@ -30,6 +30,8 @@ pub(crate) struct Refusal {
     pub(crate) event: &'static str,
     /// What is missing and what to do.
     pub(crate) message: String,
+    /// The node never runs a pod that says this.
+    pub(crate) is_final: bool,
 }
 
 impl Refusal {
@@ -41,6 +43,7 @@ impl Refusal {
             reason: REASON_CONFIG_ERROR,
             event: "Failed",
             message: message.into(),
+            is_final: false,
         }
     }
 
@@ -51,7 +54,24 @@ impl Refusal {
             reason: REASON_CONFIG_ERROR,
             event: "Failed",
             message: message.into(),
+            is_final: false,
         }
+    }
+
+    /// The pod fails for this reason, as a kubelet rejects pods.
+    pub(crate) fn rejection(reason: &'static str, message: impl Into<String>) -> Self {
+        Self {
+            container: None,
+            reason,
+            event: reason,
+            message: message.into(),
+            is_final: true,
+        }
+    }
+
+    /// Whether the pod has failed.
+    pub(crate) fn is_rejection(&self) -> bool {
+        self.is_final
     }
 
     /// A volume's content is not there (yet).
@@ -61,6 +81,7 @@ impl Refusal {
             reason: REASON_CREATING,
             event: "FailedMount",
             message: message.into(),
+            is_final: false,
         }
     }
 
@@ -72,6 +93,7 @@ impl Refusal {
             reason: REASON_IMAGE,
             event: "Failed",
             message: message.into(),
+            is_final: false,
         }
     }
 
@@ -104,6 +126,7 @@ impl Refusal {
             reason: REASON_CREATING,
             event: "FailedCreatePodSandBox",
             message: message.into(),
+            is_final: false,
         }
     }
 

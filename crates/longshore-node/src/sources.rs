@@ -12,7 +12,7 @@ use k8s_openapi::api::{
 };
 use kube::{Api, Client, ResourceExt, api::PostParams};
 
-use crate::env::EnvError;
+use crate::{env::EnvError, pod::ephemeral};
 
 /// Between the requests for a token at least, in seconds: also where the API server grants a shorter life.
 const SHORTEST_WAIT: i64 = 10;
@@ -185,12 +185,9 @@ fn references(pod: &Pod) -> BTreeSet<(Kind, String)> {
     let mut add = |kind, name: &str| {
         all.insert((kind, name.to_owned()));
     };
-    for container in spec
-        .init_containers
-        .iter()
-        .flatten()
-        .chain(&spec.containers)
-    {
+    let ephemeral = ephemeral::containers(spec);
+    let init = spec.init_containers.iter().flatten();
+    for container in init.chain(&spec.containers).chain(&ephemeral) {
         for from in container.env_from.iter().flatten() {
             from.config_map_ref
                 .iter()

@@ -26,7 +26,7 @@ use longshore_cluster::{
 };
 use longshore_kit::{CountRequests, Metrics, Tasks};
 use longshore_node::{
-    ImageMap, Node, NodeConfig, PodsLifetime, UnmappedImages, shim, take_successes,
+    ImageMap, MissingClaims, Node, NodeConfig, PodsLifetime, UnmappedImages, shim, take_successes,
 };
 use longshore_object_store::Storage;
 use longshore_podops::PodMeasures;
@@ -142,11 +142,7 @@ impl LocalCluster {
         phases: &Phases,
     ) -> Result<Self, CliError> {
         let ClusterPlan {
-            data_dir,
-            parallelism,
-            keeping,
-            unmapped_images,
-            pod_network,
+            data_dir, keeping, ..
         } = *plan;
         let lifetime = keeping.lifetime;
         phases.wait_for("the cluster to read its objects");
@@ -165,15 +161,7 @@ impl LocalCluster {
         if is_new {
             put_back_successes(&cluster, &root).await?;
         }
-        let mut config = NodeConfig::new("local", &root, shim_command()?);
-        config.images = images(&data_dir.join("images.yaml"))?;
-        config.unmapped_images = unmapped_images;
-        config.hidden = data_dir::hidden_from_pods(data_dir)?;
-        // Ended pods count until they are deleted.
-        config.max_pods = parallelism.saturating_mul(2).max(MIN_PODS);
-        config.pod_network = pod_network;
-        config.lifetime = lifetime.of_pods();
-        config.api_server = listening.as_ref().map(Listening::address);
+        let config = node_config(plan, &root, listening.as_ref())?;
         let node = Node::new(client(&cluster, "node", metrics), config).await;
         let node = node.map_err(|source| CliError::engine("the process node", source))?;
         tracing::info!(profile = %node.profile(), ?lifetime, "process node");
@@ -311,6 +299,27 @@ impl LocalCluster {
         }
         self.claims
     }
+}
+
+fn node_config(
+    plan: &ClusterPlan<'_>,
+    root: &Path,
+    listening: Option<&Listening>,
+) -> Result<NodeConfig, CliError> {
+    let mut config = NodeConfig::new("local", root, shim_command()?);
+    config.images = images(&plan.data_dir.join("images.yaml"))?;
+    config.unmapped_images = plan.unmapped_images;
+    config.hidden = data_dir::hidden_from_pods(plan.data_dir)?;
+    // Ended pods count until they are deleted.
+    config.max_pods = plan.parallelism.saturating_mul(2).max(MIN_PODS);
+    config.pod_network = plan.pod_network;
+    config.lifetime = plan.keeping.lifetime.of_pods();
+    config.api_server = listening.map(Listening::address);
+    if listening.is_none() {
+        // Without an API server, users cannot make the claims that their pods name.
+        config.missing_claims = MissingClaims::Make;
+    }
+    Ok(config)
 }
 
 /// The namespace of the DAGs of this cluster, which is created where it is missing.

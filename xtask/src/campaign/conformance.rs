@@ -175,7 +175,10 @@ impl Cluster {
         fs::write(&place, folder.display().to_string())?;
         let data = folder.join("data");
         fs::create_dir(&data)?;
-        let map = serde_json::to_string_pretty(&images::map(agnhost))?;
+        let files = folder.join("images");
+        fs::create_dir(&files)?;
+        images::make_files(&files)?;
+        let map = serde_json::to_string_pretty(&images::map(agnhost, &files))?;
         fs::write(data.join("images.yaml"), map)?;
         let arguments = ["--pod-network", "--images", "strict", "--parallelism", PODS];
         let arguments = arguments.map(str::to_owned);

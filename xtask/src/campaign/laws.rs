@@ -23,7 +23,7 @@ pub(super) fn run(options: &Options) -> Result<Value> {
         .arg("--")
         .args(MODULES)
         .arg("--nocapture")
-        .env("LONGSHORE_TEST_LAWS_SEEDS", &seeds)
+        .env("LONGSHORE_TEST_LAWS", &seeds)
         .current_dir(repository::root())
         .stderr(Stdio::inherit())
         .output()

@@ -30,10 +30,15 @@ pub(super) fn check(sources: &[Source]) -> Vec<Finding> {
             continue;
         }
         let may_rename = RENAMES.iter().any(|it| source.path.starts_with(it));
+        // A function of that name of its own hides the system's.
+        let has_own = source.text.contains("fn rename(");
         let may_read = source.path.starts_with(VALUES);
         for (line, text) in source.production_lines() {
-            let is_code = !text.trim_start().starts_with("//") && !text.contains("fn rename(");
-            if is_code && !may_rename && RENAMING.iter().any(|it| text.contains(it)) {
+            let is_code = !text.trim_start().starts_with("//");
+            let mut renaming = RENAMING
+                .iter()
+                .filter(|it| !has_own || !it.starts_with(' '));
+            if is_code && !may_rename && renaming.any(|it| text.contains(it)) {
                 let what = "a file is renamed outside of longshore-files".to_owned();
                 findings.push(Finding::new(source, line, what));
             }
@@ -65,6 +70,10 @@ mod tests {
                 "text.strip_suffix('%')\nmatch a {\n    \"NotIn\" => b,\n}\n",
             ),
             ("crates/longshore-k8s/src/a.rs", "\"Ki\" => 1024,\n"),
+            (
+                "crates/longshore-kit/src/a.rs",
+                "fn rename(a: A) {\n    rename(b);\n    fs::rename(c, d);\n}\n",
+            ),
         ]));
         assert_eq!(
             places(&found),
@@ -73,6 +82,7 @@ mod tests {
                 "crates/longshore-node/src/a.rs:1",
                 "crates/longshore-cluster/src/a.rs:1",
                 "crates/longshore-cluster/src/a.rs:3",
+                "crates/longshore-kit/src/a.rs:3",
             ]
         );
     }

@@ -10,6 +10,7 @@ use super::{
     query,
     request::{Parts, Request},
     routes::{Method, ROUTES, Route},
+    schema::ValueKind,
     version::ApiVersion,
 };
 
@@ -80,8 +81,13 @@ impl RawRequest<'_> {
         check_query(route.query, &query, self.version)?;
         let body = match &route.body {
             None => Value::Null,
-            // Upstream: the value of an XCom may be left out, and is then null.
-            Some(super::schema::ValueKind::Json) if self.body.is_empty() => Value::Null,
+            // The value of an XCom. It may be left out, as upstream, and it may be large: no values are made of it.
+            Some(ValueKind::Json) => {
+                if !self.body.is_empty() {
+                    check_json(self.body).map_err(|it| invalid_json(&it))?;
+                }
+                Value::Null
+            }
             Some(_) if self.body.is_empty() => {
                 return Err(single("missing", &["body"], "Field required", Value::Null).into());
             }
@@ -96,6 +102,13 @@ impl RawRequest<'_> {
         let out_of_range = || single("int_type", &["body"], "Number out of range", Value::Null);
         (route.read)(parts).ok_or_else(|| out_of_range().into())
     }
+}
+
+/// Whether bytes are one value of JSON, without making it. Unlike the values that are made, it may nest as deep as it
+/// likes.
+fn check_json(bytes: &[u8]) -> Result<(), serde_json::Error> {
+    let text = std::str::from_utf8(bytes).map_err(serde::de::Error::custom)?;
+    serde_json::from_str::<serde::de::IgnoredAny>(text).map(drop)
 }
 
 /// The parameters of the path, as texts.

@@ -9,6 +9,7 @@ use serde_json::{Map, Value, json};
 
 use super::{
     invalid::{InvalidRequest, LocPart, ValidationError},
+    store::MAX_STORE_VALUE,
     version::{ApiVersion, HEADER_VERSION},
     words::TaskInstanceState,
 };
@@ -133,6 +134,31 @@ impl ApiError {
                 "version {header} of the Execution API is not served, the oldest one is {oldest} (task SDK 1.1.8, \
                  Airflow 3.1.8); use a newer worker image"
             ),
+        )
+    }
+
+    /// 413: the body has more than `limit` bytes.
+    #[must_use]
+    pub fn body_too_large(limit: usize) -> Self {
+        Self::with(
+            413,
+            "body_too_large",
+            format!(
+                "expected a body of at most {limit} bytes, found a larger one; keep large values in an object store, and \
+                 pass their addresses"
+            ),
+            &[],
+        )
+    }
+
+    /// 400: the body ended early, or came too slowly.
+    #[must_use]
+    pub fn incomplete_body() -> Self {
+        Self::with(
+            400,
+            "invalid_request",
+            "the body of the request did not arrive as a whole",
+            &[],
         )
     }
 
@@ -320,6 +346,19 @@ impl ApiError {
         Self::not_found(format!("{what} key '{key}' not found"))
     }
 
+    /// 422: the value of a store is longer than [`MAX_STORE_VALUE`].
+    #[must_use]
+    pub fn store_value_too_large() -> Self {
+        Self::with(
+            422,
+            "value_too_large",
+            format!(
+                "expected a value of at most {MAX_STORE_VALUE} bytes of JSON, found a longer one"
+            ),
+            &[],
+        )
+    }
+
     /// 404: the task instance waits for no human.
     #[must_use]
     pub fn no_hitl_detail() -> Self {
@@ -337,6 +376,19 @@ impl ApiError {
                 "Human-in-the-loop detail for Task Instance with id {task_instance_id} already exists."
             ),
         )
+    }
+
+    /// 400: this server does not do it. `what` names it: `questions to humans`. The client does not ask again.
+    #[must_use]
+    pub fn not_supported(what: &str) -> Self {
+        let message = format!("Longshore does not support {what} yet");
+        Self::with(400, "not_supported", message, &[])
+    }
+
+    /// 503: there is no answer in time. The client asks again.
+    #[must_use]
+    pub fn no_answer_in_time() -> Self {
+        Self::text(503, "the request was not answered in time; ask again")
     }
 
     /// 500: the store failed. The client asks again.

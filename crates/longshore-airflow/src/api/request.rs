@@ -150,8 +150,9 @@ pub enum XComRequest {
     Item(i64),
     /// `GET …/slice`.
     Slice(SliceQuery),
-    /// `POST`: a value.
-    Set(SetXComQuery, Value),
+    /// `POST`: the value is the body of the request, null where there is none. It is JSON, and may be large: who reads
+    /// the request keeps it as the text that it is.
+    Set(SetXComQuery),
     /// `DELETE`: the value of this map index.
     Delete {
         /// -1 of a task that is not mapped.
@@ -179,7 +180,7 @@ pub(super) struct Parts {
     pub(super) path: Map<String, Value>,
     /// Parameters of the query, in their kinds.
     pub(super) query: Value,
-    /// The body; null where there is none.
+    /// The body; null where there is none, or where it may be anything.
     pub(super) body: Value,
 }
 
@@ -437,8 +438,10 @@ pub(super) fn xcom(parts: Parts) -> Option<Request> {
 }
 
 pub(super) fn set_xcom(parts: Parts) -> Option<Request> {
-    let request = XComRequest::Set(parts.query()?, parts.body.clone());
-    Some(Request::XCom(parts.xcom()?, request))
+    Some(Request::XCom(
+        parts.xcom()?,
+        XComRequest::Set(parts.query()?),
+    ))
 }
 
 pub(super) fn delete_xcom(parts: Parts) -> Option<Request> {

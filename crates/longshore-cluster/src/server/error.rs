@@ -150,6 +150,13 @@ impl ApiError {
         ApiError::new(429, "TooManyRequests", message).with_details(json!({"retryAfterSeconds": 1}))
     }
 
+    /// A request on a connection that has no place among those of its user.
+    pub(crate) fn too_many_connections() -> ApiError {
+        let message = "this user has as many connections open as one user may have: close some, or send more requests \
+                       over each";
+        ApiError::new(429, "TooManyRequests", message).with_details(json!({"retryAfterSeconds": 1}))
+    }
+
     /// More streams into one pod than are served.
     pub(crate) fn too_many_streams(pod: &str, limit: usize) -> ApiError {
         let message = format!(
@@ -163,6 +170,14 @@ impl ApiError {
     pub(crate) fn timed_out() -> ApiError {
         let message = "request did not complete within the allotted timeout";
         ApiError::new(504, "Timeout", message)
+    }
+
+    /// A body that is sent with fewer bytes a second than this.
+    pub(crate) fn body_too_slow(rate: usize) -> ApiError {
+        let message = format!(
+            "expected at least {rate} bytes of the body a second, found fewer: send the request again, all of it at once"
+        );
+        ApiError::new(408, "Timeout", message)
     }
 
     /// A body whose fields do not fit its type.

@@ -9,7 +9,9 @@ use super::{
     authz::reviews::{self as access, AccessReview},
     error::{ApiError, Result},
     http::{
+        accept::Form,
         body::{self, ApiBody},
+        render::metadata_of,
         route::ResourcePath,
     },
     meta,
@@ -148,6 +150,7 @@ pub(crate) fn answer(
     user: &UserInfo,
     namespace: Option<&str>,
     mut asked: Value,
+    form: Form,
 ) -> Result<Response<ApiBody>> {
     let Some(members) = asked.as_object_mut() else {
         let message = "the object provided is unrecognized: expected a JSON object";
@@ -168,5 +171,9 @@ pub(crate) fn answer(
             access::answer(&server.authorizer, question, user, namespace, &mut asked)?;
         }
     }
-    Ok(body::json(StatusCode::CREATED, &asked))
+    let shown = match form {
+        Form::Metadata => metadata_of(&asked),
+        Form::Whole | Form::Table => asked,
+    };
+    Ok(body::json(StatusCode::CREATED, &shown))
 }

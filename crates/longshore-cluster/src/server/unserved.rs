@@ -22,14 +22,6 @@ const NOT_SERVED: &[(&str, &str, &[&str])] = &[
             "validatingadmissionpolicybindings",
         ],
     ),
-    ("apiregistration.k8s.io", "v1", &["apiservices"]),
-    ("autoscaling", "v1", &["horizontalpodautoscalers"]),
-    ("certificates.k8s.io", "v1", &["certificatesigningrequests"]),
-    (
-        "flowcontrol.apiserver.k8s.io",
-        "v1",
-        &["flowschemas", "prioritylevelconfigurations"],
-    ),
     ("networking.k8s.io", "v1", &["ipaddresses", "servicecidrs"]),
     (
         "resource.k8s.io",
@@ -46,7 +38,6 @@ const NOT_SERVED: &[(&str, &str, &[&str])] = &[
         "v1",
         &[
             "csidrivers",
-            "csinodes",
             "csistoragecapacities",
             "volumeattachments",
             "volumeattributesclasses",
@@ -59,8 +50,12 @@ const PARTS_NOT_SERVED: &[(&str, &str)] = &[("nodes", "proxy"), ("pods", "resize
 
 /// Kinds of which no controller here reads the objects.
 const ONLY_STORED: &[&str] = &[
+    "apiservices.apiregistration.k8s.io",
+    "certificatesigningrequests.certificates.k8s.io",
     "cronjobs.batch",
+    "csinodes.storage.k8s.io",
     "daemonsets.apps",
+    "flowschemas.flowcontrol.apiserver.k8s.io",
     "horizontalpodautoscalers.autoscaling",
     "ingressclasses.networking.k8s.io",
     "ingresses.networking.k8s.io",
@@ -68,11 +63,14 @@ const ONLY_STORED: &[&str] = &[
     "networkpolicies.networking.k8s.io",
     "persistentvolumes",
     "priorityclasses.scheduling.k8s.io",
-    "replicationcontrollers",
+    "prioritylevelconfigurations.flowcontrol.apiserver.k8s.io",
     "resourcequotas",
-    "runtimeclasses.node.k8s.io",
     "storageclasses.storage.k8s.io",
 ];
+
+/// Labels of a namespace that say what its pods may be.
+const POD_SECURITY: &str = "pod-security.kubernetes.io/";
+const POD_SECURITY_MODES: [&str; 3] = ["enforce", "warn", "audit"];
 
 /// The answer to a request for a resource that is not served.
 pub(crate) fn answer(registry: &Registry, path: &ResourcePath) -> Result<Response<ApiBody>> {
@@ -130,12 +128,29 @@ pub(crate) fn warnings(resource: &Resource, object: &Value) -> Vec<String> {
         };
         return versions.filter_map(of_version).collect();
     }
+    if resource.qualified() == "namespaces" {
+        return pod_security(object).into_iter().collect();
+    }
     if ONLY_STORED.contains(&resource.qualified().as_str()) {
         return vec![format!(
             "{kind} objects are only stored: no controller of this cluster acts on them"
         )];
     }
     Vec::new()
+}
+
+/// What the labels of Pod Security ask for, which nothing here looks at. The level `privileged` asks for nothing.
+fn pod_security(namespace: &Value) -> Option<String> {
+    let labels = namespace.pointer("/metadata/labels");
+    let asks = POD_SECURITY_MODES.iter().filter_map(|mode| {
+        let label = format!("{POD_SECURITY}{mode}");
+        let level = labels?.get(&label)?.as_str()?;
+        (level != "privileged").then(|| format!("{label}={level}"))
+    });
+    let asks = asks.collect::<Vec<_>>().join(", ");
+    (!asks.is_empty()).then(|| {
+        format!("this cluster does not enforce Pod Security, and pods of this namespace may do more than it says: {asks}")
+    })
 }
 
 fn not_enforced(place: &str, n_rules: usize) -> String {
@@ -167,14 +182,55 @@ mod tests {
     }
 
     #[test]
+    fn levels_of_pod_security_are_said_not_to_be_enforced() {
+        let registry = Registry::built_in(1);
+        let resource = registry.find("", "v1", "namespaces").unwrap();
+        let secure = |labels: &[(&str, &str)]| {
+            let labels = labels
+                .iter()
+                .map(|(mode, level)| (format!("pod-security.kubernetes.io/{mode}"), *level));
+            let labels: std::collections::BTreeMap<String, &str> = labels.collect();
+            serde_json::json!({"metadata": {"labels": labels}})
+        };
+        for (labels, expected) in [
+            (vec![], None),
+            (vec![("enforce", "privileged")], None),
+            (vec![("enforce-version", "latest")], None),
+            (
+                vec![("enforce", "restricted")],
+                Some("pod-security.kubernetes.io/enforce=restricted"),
+            ),
+            (
+                vec![
+                    ("enforce", "privileged"),
+                    ("warn", "baseline"),
+                    ("audit", "baseline"),
+                ],
+                Some(
+                    "pod-security.kubernetes.io/warn=baseline, pod-security.kubernetes.io/audit=baseline",
+                ),
+            ),
+        ] {
+            let warnings = warnings(&resource.resource, &secure(&labels));
+            let warning = expected.map(|asks| {
+                format!(
+                    "this cluster does not enforce Pod Security, and pods of this namespace may do more than it says: {asks}"
+                )
+            });
+            assert_eq!(warnings, Vec::from_iter(warning), "{labels:?}");
+        }
+        assert!(warnings(&resource.resource, &serde_json::json!({})).is_empty());
+    }
+
+    #[test]
     fn only_what_kubernetes_has_is_not_implemented() {
         for (group, version, plural, expected) in [
             ("", "v1", "componentstatuses", Some(501)),
-            ("storage.k8s.io", "v1", "csinodes", Some(501)),
-            ("storage.k8s.io", "v1beta1", "csinodes", None),
+            ("storage.k8s.io", "v1", "csidrivers", Some(501)),
+            ("storage.k8s.io", "v1beta1", "csidrivers", None),
             ("storage.k8s.io", "v1", "nothings", None),
             ("metrics.k8s.io", "v1beta1", "pods", None),
-            ("", "v1", "csinodes", None),
+            ("", "v1", "csidrivers", None),
         ] {
             let path = ResourcePath {
                 group: group.to_owned(),

@@ -5,6 +5,11 @@ use http_body_util::{BodyExt, Full};
 use longshore_cluster::Cluster;
 use serde_json::{Value, json};
 
+use crate::{
+    definitions::{DEFINITIONS, gadgets},
+    harness::Api,
+};
+
 /// An answer of the service in this process.
 async fn ask(cluster: &Cluster, path: &str, headers: &[(&str, &str)]) -> Response<Vec<u8>> {
     let mut request = Request::builder().method(Method::GET).uri(path);
@@ -98,6 +103,49 @@ async fn openapi_addresses_name_their_content() {
             .status(),
         404
     );
+}
+
+#[tokio::test]
+async fn types_of_custom_resources_say_what_those_of_built_in_kinds_say() {
+    let cluster = Cluster::in_memory();
+    Api::new(&cluster).make(DEFINITIONS, gadgets()).await;
+    let version_2 = decoded(&ask(&cluster, "/openapi/v2", &[]).await);
+    let version_3 = decoded(&ask(&cluster, "/openapi/v3/apis/example.com/v1", &[]).await);
+    let of_version_2 = &version_2["definitions"]["com.example.v1.Gadget"];
+    let of_version_3 = &version_3["components"]["schemas"]["com.example.v1.Gadget"];
+    let object_meta = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta";
+    for (schema, metadata) in [
+        (of_version_2, "/properties/metadata"),
+        (of_version_3, "/properties/metadata/allOf/0"),
+    ] {
+        let text = |name: &str| schema["properties"][name]["description"].as_str().unwrap();
+        assert!(
+            text("apiVersion").starts_with("APIVersion defines "),
+            "{schema}"
+        );
+        assert!(
+            text("metadata").starts_with("Standard object's metadata."),
+            "{schema}"
+        );
+        let reference = schema.pointer(metadata).unwrap()["$ref"].as_str().unwrap();
+        assert!(reference.ends_with(object_meta), "{reference}");
+    }
+}
+
+#[tokio::test]
+async fn a_type_that_keeps_unknown_members_has_none_in_version_2() {
+    let cluster = Cluster::in_memory();
+    let mut definition = gadgets();
+    let schema = json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true, "properties": {"spec": {"type": "object", "properties": {"color": {"type": "string"}}}}});
+    definition["spec"]["versions"][0]["schema"]["openAPIV3Schema"] = schema;
+    Api::new(&cluster).make(DEFINITIONS, definition).await;
+    let kind = json!([{"group": "example.com", "kind": "Gadget", "version": "v1"}]);
+    let version_2 = decoded(&ask(&cluster, "/openapi/v2", &[]).await);
+    let expected = json!({"type": "object", "x-kubernetes-group-version-kind": kind});
+    assert_eq!(version_2["definitions"]["com.example.v1.Gadget"], expected);
+    let version_3 = decoded(&ask(&cluster, "/openapi/v3/apis/example.com/v1", &[]).await);
+    let schema = &version_3["components"]["schemas"]["com.example.v1.Gadget"];
+    assert!(schema["properties"]["spec"].is_object(), "{schema}");
 }
 
 #[tokio::test]

@@ -381,7 +381,9 @@ async fn a_cluster_in_memory_keeps_its_key_where_it_keeps_its_token() {
 }
 
 /// A certificate for a client, signed by the key of an authority.
-fn certificate(authority_key: &str) -> (CertificateDer<'static>, PrivateKeyDer<'static>) {
+pub(crate) fn certificate(
+    authority_key: &str,
+) -> (CertificateDer<'static>, PrivateKeyDer<'static>) {
     let mut authority = CertificateParams::default();
     authority
         .distinguished_name

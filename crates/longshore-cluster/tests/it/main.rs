@@ -9,6 +9,7 @@ mod harness;
 mod judge;
 
 mod controllers;
+mod crowd;
 mod crud;
 mod definitions;
 mod deletion;
@@ -28,6 +29,7 @@ mod properties;
 mod protobuf;
 mod rollouts;
 mod services;
+mod stored;
 mod streams;
 mod tables;
 mod warnings;

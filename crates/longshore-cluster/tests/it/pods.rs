@@ -31,7 +31,57 @@ async fn a_pod_is_bound_once() {
     let (_, bound) = api.get(&format!("{PODS}/a")).await;
     assert_eq!(bound["spec"]["nodeName"], "n1");
     assert_eq!(bound["status"]["conditions"][0]["type"], "PodScheduled");
+    assert_eq!(bound["metadata"]["generation"], 1);
+    let debugger = json!({"spec": {"ephemeralContainers": [{"name": "d", "image": "i"}]}});
+    let part = format!("{PODS}/a/ephemeralcontainers");
+    let (_, debugged) = api.patch("strategic", &part, debugger).await;
+    assert_eq!(debugged["metadata"]["generation"], 2);
     assert_eq!(api.post(&format!("{PODS}/a/binding"), binding).await.0, 409);
+}
+
+#[tokio::test]
+async fn a_pod_is_of_a_runtime_class_that_exists_and_has_its_overhead() {
+    let api = Api::new(&Cluster::in_memory());
+    let classes = "/apis/node.k8s.io/v1/runtimeclasses";
+    let overhead = json!({"cpu": "10m"});
+    let class = json!({"metadata": {"name": "costly"}, "handler": "runc", "overhead": {"podFixed": overhead}});
+    api.make(classes, class).await;
+    let of = |class: Value, overhead: Value| {
+        let mut pod = pod("a");
+        pod["spec"]["runtimeClassName"] = class;
+        pod["spec"]["overhead"] = overhead;
+        pod
+    };
+    for (class, own, expected) in [
+        (json!("costly"), Value::Null, Ok(&overhead)),
+        (json!("costly"), overhead.clone(), Ok(&overhead)),
+        (json!("costly"), json!({"cpu": "1"}), Err("doesn't match")),
+        (Value::Null, Value::Null, Ok(&Value::Null)),
+        (Value::Null, overhead.clone(), Err("without corresponding")),
+        (
+            json!("none"),
+            Value::Null,
+            Err("RuntimeClass \"none\" not found"),
+        ),
+    ] {
+        let pod = of(class.clone(), own.clone());
+        let (code, answer) = api.post(&format!("{PODS}?dryRun=All"), pod).await;
+        let what = format!("{class} {own}: {answer}");
+        match expected {
+            Ok(overhead) => assert_eq!(
+                (code, &answer["spec"]["overhead"]),
+                (201, overhead),
+                "{what}"
+            ),
+            Err(why) => {
+                let message = answer["message"].as_str().unwrap();
+                assert!(code == 403 && message.contains(why), "{what}");
+            }
+        }
+    }
+    api.delete(&format!("{classes}/costly"), Value::Null).await;
+    let pod = of(json!("costly"), Value::Null);
+    assert_eq!(api.post(PODS, pod).await.0, 403);
 }
 
 /// A source of logs whose log is the options of the request.

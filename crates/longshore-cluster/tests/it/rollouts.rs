@@ -1,4 +1,4 @@
-//! Deployments, ReplicaSets, StatefulSets and EndpointSlices at work, on a node that is played.
+//! Deployments, ReplicaSets, ReplicationControllers, StatefulSets and EndpointSlices at work, on a node that is played.
 
 use std::time::Duration;
 
@@ -9,6 +9,7 @@ use crate::harness::{Api, PODS, controlled, eventually, gone};
 
 const DEPLOYMENTS: &str = "/apis/apps/v1/namespaces/default/deployments";
 const REPLICA_SETS: &str = "/apis/apps/v1/namespaces/default/replicasets";
+const CONTROLLERS: &str = "/api/v1/namespaces/default/replicationcontrollers";
 const STATEFUL_SETS: &str = "/apis/apps/v1/namespaces/default/statefulsets";
 const SERVICES: &str = "/api/v1/namespaces/default/services";
 const SLICES: &str = "/apis/discovery.k8s.io/v1/namespaces/default/endpointslices";
@@ -264,6 +265,96 @@ async fn pods_are_released_and_adopted_by_their_labels() {
     let is_owned = |_, it: &Value| it["metadata"]["ownerReferences"][0]["name"] == "web";
     eventually(&api, &path, |code, it| code == 404 || is_owned(code, it)).await;
     eventually(&api, &set, |_, it| it["status"]["availableReplicas"] == 2).await;
+}
+
+/// The pods that an object controls, by their names.
+fn controlled_by(owner: &Value, pods: &[Value]) -> Vec<String> {
+    let is_owner = |reference: &Value| {
+        reference["uid"] == owner["metadata"]["uid"] && reference["controller"] == true
+    };
+    let owned = pods.iter().filter(|pod| {
+        let owners = pod["metadata"]["ownerReferences"].as_array();
+        owners.into_iter().flatten().any(is_owner)
+    });
+    let owned: Vec<Value> = owned.cloned().collect();
+    names(&owned).into_iter().map(str::to_owned).collect()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_replication_controller_adopts_scales_releases_and_leaves_orphans() {
+    let (_cluster, api, _guard) = controlled();
+    let _node = play_node(&api).await;
+    let orphan = json!({"metadata": {"name": "orphan", "labels": {"app": "web"}}, "spec": template("i:1")["spec"]});
+    api.make(PODS, orphan).await;
+    // Without a selector: that is the labels of its template.
+    let two =
+        json!({"metadata": {"name": "web"}, "spec": {"replicas": 2, "template": template("i:1")}});
+    let two = api.make(CONTROLLERS, two).await;
+    let path = format!("{CONTROLLERS}/web");
+    let done = eventually(&api, &path, |_, it| it["status"]["availableReplicas"] == 2).await;
+    let numbers = [
+        "replicas",
+        "fullyLabeledReplicas",
+        "readyReplicas",
+        "observedGeneration",
+    ];
+    let numbers = numbers.map(|name| &done["status"][name]);
+    assert_eq!(json!(numbers), json!([2, 2, 2, 1]));
+    let first = controlled_by(&two, &pods(&api).await);
+    assert_eq!(first.len(), 2);
+    assert!(first.iter().any(|name| name == "orphan"), "{first:?}");
+    assert!(
+        first.iter().any(|name| name.starts_with("web-")),
+        "{first:?}"
+    );
+
+    let scale = json!({"spec": {"replicas": 3}});
+    let (_, scaled) = api.patch("merge", &format!("{path}/scale"), scale).await;
+    assert_eq!(scaled["status"]["selector"], "app=web");
+    eventually(&api, &path, |_, it| it["status"]["availableReplicas"] == 3).await;
+
+    let other = json!({"metadata": {"labels": {"app": "other"}}});
+    api.patch("merge", &format!("{PODS}/orphan"), other).await;
+    let is_free = |_, it: &Value| it["metadata"].get("ownerReferences").is_none();
+    eventually(&api, &format!("{PODS}/orphan"), is_free).await;
+    let n_owned = |list: &Value| controlled_by(&two, list["items"].as_array().unwrap()).len();
+    let all_run = |list: &Value| {
+        let mut pods = list["items"].as_array().into_iter().flatten();
+        pods.all(|pod| pod["status"]["phase"] == "Running")
+    };
+    eventually(&api, PODS, |_, list| n_owned(list) == 3 && all_run(list)).await;
+    eventually(&api, &path, |_, it| it["status"]["availableReplicas"] == 3).await;
+
+    api.delete(&path, json!({"propagationPolicy": "Orphan"}))
+        .await;
+    gone(&api, &path).await;
+    let left = pods(&api).await;
+    assert_eq!(left.len(), 4, "{left:?}");
+    assert!(controlled_by(&two, &left).is_empty(), "{left:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_replication_controller_says_why_it_has_no_pods() {
+    let (_cluster, api, _guard) = controlled();
+    let mut one = json!({"metadata": {"name": "web", "labels": {"app": "web"}}, "spec": {
+        "selector": {"app": "web"}, "template": template("i:1"),
+    }});
+    // Taken in a template, and refused in a pod.
+    one["spec"]["template"]["metadata"]["labels"]["tier"] = json!("not a label");
+    let path = format!("{CONTROLLERS}/web");
+    api.make(CONTROLLERS, one).await;
+    let failed = eventually(&api, &path, |_, it| {
+        it["status"].get("conditions").is_some()
+    })
+    .await;
+    let condition = &failed["status"]["conditions"][0];
+    assert_eq!(condition["type"], "ReplicaFailure");
+    assert_eq!(condition["reason"], "FailedCreate");
+    let events = "/api/v1/namespaces/default/events?fieldSelector=reason%3DFailedCreate";
+    let list = eventually(&api, events, |_, list| list["items"] != json!([])).await;
+    let event = &list["items"][0];
+    assert_eq!(event["involvedObject"]["kind"], "ReplicationController");
+    assert_eq!(event["reportingComponent"], "replication-controller");
 }
 
 #[tokio::test(start_paused = true)]

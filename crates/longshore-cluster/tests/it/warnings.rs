@@ -127,6 +127,29 @@ async fn kinds_that_are_only_stored_say_so_with_every_write() {
 }
 
 #[tokio::test]
+async fn namespaces_that_ask_for_pod_security_are_told_that_nothing_enforces_it() {
+    let api = Api::new(&Cluster::in_memory());
+    let label = "pod-security.kubernetes.io/enforce";
+    let of = |level: &str| {
+        vec![format!(
+            "299 - \"this cluster does not enforce Pod Security, and pods of this namespace may do more than it says: \
+             {label}={level}\""
+        )]
+    };
+    let namespace = json!({"metadata": {"name": "safe", "labels": {label: "baseline"}}});
+    let (json, merge) = ("application/json", "application/merge-patch+json");
+    let path = "/api/v1/namespaces";
+    let created = warned(&api, Method::POST, path, json, namespace).await;
+    assert_eq!(created, (201, of("baseline")));
+    let path = "/api/v1/namespaces/safe";
+    for (level, expected) in [("restricted", of("restricted")), ("privileged", vec![])] {
+        let patch = json!({"metadata": {"labels": {label: level}}});
+        let patched = warned(&api, Method::PATCH, path, merge, patch).await;
+        assert_eq!(patched, (200, expected), "{level}");
+    }
+}
+
+#[tokio::test]
 async fn rules_that_are_not_enforced_say_so_with_every_write() {
     let api = Api::new(&Cluster::in_memory());
     let mut definition = gadgets();
@@ -166,11 +189,8 @@ async fn what_kubernetes_has_and_this_server_does_not_is_not_implemented() {
     let api = Api::new(&Cluster::in_memory());
     api.make(PODS, pod("a")).await;
     for (path, code) in [
-        (
-            "/apis/certificates.k8s.io/v1/certificatesigningrequests",
-            501,
-        ),
-        ("/apis/storage.k8s.io/v1/csinodes/n", 501),
+        ("/apis/networking.k8s.io/v1/servicecidrs", 501),
+        ("/apis/storage.k8s.io/v1/csidrivers/n", 501),
         ("/apis/storage.k8s.io/v1/nothings", 404),
         ("/apis/example.org/v1/things", 404),
         ("/api/v1/namespaces/default/pods/a/resize", 501),

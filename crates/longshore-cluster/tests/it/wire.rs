@@ -89,7 +89,7 @@ impl Served {
     }
 
     /// A GET with these headers, on a connection of its own.
-    async fn get(&self, path: &str, headers: &str) -> String {
+    pub(crate) async fn get(&self, path: &str, headers: &str) -> String {
         let text = format!("GET {path} HTTP/1.1\r\nconnection: close\r\n{headers}\r\n");
         self.raw(&text).await
     }
@@ -243,6 +243,7 @@ async fn connections_that_say_nothing_or_half_of_it_are_closed() {
     let patience = Duration::from_millis(300);
     let served = served_with(Limits {
         patience,
+        newcomer_time: Duration::from_secs(1),
         ..Limits::default()
     });
     // Nothing at all, after a complete handshake.
@@ -316,7 +317,7 @@ async fn stopping_ends_watches_and_lets_go_of_the_port() {
 }
 
 /// Reads, byte after byte, until the server has sent this.
-async fn read_until(stream: &mut TlsStream<TcpStream>, end: &[u8]) -> String {
+pub(crate) async fn read_until(stream: &mut TlsStream<TcpStream>, end: &[u8]) -> String {
     let mut bytes = Vec::new();
     let read = async {
         while !bytes.ends_with(end) {

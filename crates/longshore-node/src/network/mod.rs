@@ -4,13 +4,15 @@
 //! host's networks. Nothing of it is visible on the host, and no packet filter is used. What pods need from outside of
 //! their networks goes through sockets that the keeper makes and the node serves ([`relay`]): the addresses of Services,
 //! the API server, ports of the host that an image lists, and other networks where an image says so ([`egress`]).
-//! Names are in a hosts file for each pod ([`hosts`]), which follows Services and EndpointSlices ([`world`]).
+//! Names are in a hosts file for each pod ([`hosts`]), which follows Services and EndpointSlices ([`world`]); the
+//! variables of containers are those of the moment at which the pod starts ([`links`]).
 
 mod channel;
 mod egress;
 mod hosts;
 mod keeper;
 mod link;
+mod links;
 mod names;
 mod namespace;
 mod netlink;
@@ -249,12 +251,7 @@ impl Network {
         let Some(facts) = self.pods().by_uid.get(uid).cloned() else {
             return Ok(None);
         };
-        let mut world = self.world.subscribe();
-        let world = tokio::time::timeout(NAMES_TIMEOUT, world.wait_for(Option::is_some))
-            .await
-            .map_err(|_| io::Error::other("the Services of the cluster have not been read"))?
-            .map(|world| world.clone().unwrap_or_default())
-            .map_err(io::Error::other)?;
+        let world = self.world_when_read().await?;
         let names = world.names(self.has_api_server());
         let lines = hosts::render(&facts.names, &names);
         hosts::write(&facts.dir.join(names::HOSTS), &lines)?;
@@ -264,6 +261,35 @@ impl Network {
         // What has changed in between reaches the file now.
         self.changed.notify_one();
         Ok(Some(namespace))
+    }
+
+    /// The variables with which the containers of a pod find Services. A pod that shares the host's network, where the
+    /// addresses of Services lead nowhere, has none.
+    ///
+    /// # Errors
+    /// The Services of the cluster cannot be read.
+    pub(crate) async fn links_of(
+        &self,
+        pod: &Pod,
+        ip: Ipv4Addr,
+    ) -> io::Result<Vec<(String, String)>> {
+        if !is_of_a_pod(ip) {
+            return Ok(Vec::new());
+        }
+        let spec = pod.spec.as_ref();
+        let has_links = spec.and_then(|it| it.enable_service_links) != Some(false);
+        let namespace = pod.metadata.namespace.as_deref().unwrap_or_default();
+        let world = self.world_when_read().await?;
+        Ok(world.variables(namespace, has_links))
+    }
+
+    async fn world_when_read(&self) -> io::Result<Arc<World>> {
+        let mut world = self.world.subscribe();
+        tokio::time::timeout(NAMES_TIMEOUT, world.wait_for(Option::is_some))
+            .await
+            .map_err(|_| io::Error::other("the Services of the cluster have not been read"))?
+            .map(|world| world.clone().unwrap_or_default())
+            .map_err(io::Error::other)
     }
 
     async fn attach_known(&self, uid: &str, facts: &PodFacts) -> io::Result<OwnedFd> {

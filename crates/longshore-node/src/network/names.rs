@@ -11,6 +11,7 @@ use kube::ResourceExt;
 
 use super::hosts::OwnNames;
 use crate::{
+    api_server::API_SERVER,
     images::{Egress, Image, ImageMap, NetworkMode},
     shim::protocol::{ContainerSpec, MountSpec, RootSpec, Sandbox},
 };
@@ -80,14 +81,9 @@ pub(crate) struct ApiServer {
 pub(crate) fn equip(spec: &mut ContainerSpec, dir: &Path, api_server: Option<ApiServer>) {
     if let Some(ApiServer { on_host, inside }) = api_server {
         let ports = (on_host.port().to_string(), inside.port().to_string());
-        for (name, (of_host, of_pods)) in [
-            (
-                "KUBERNETES_SERVICE_HOST",
-                (on_host.ip().to_string(), inside.ip().to_string()),
-            ),
-            ("KUBERNETES_SERVICE_PORT", ports.clone()),
-            ("KUBERNETES_SERVICE_PORT_HTTPS", ports),
-        ] {
+        let hosts = (on_host.ip().to_string(), inside.ip().to_string());
+        let values = [hosts, ports.clone(), ports];
+        for (name, (of_host, of_pods)) in API_SERVER.into_iter().zip(values) {
             match spec.env.iter_mut().find(|(known, _)| known == name) {
                 Some((_, value)) if *value == of_host => *value = of_pods,
                 Some(_) => {}

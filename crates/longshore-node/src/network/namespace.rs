@@ -31,13 +31,26 @@ pub(crate) fn join(network: impl AsFd) -> io::Result<()> {
     Ok(setns(network, CloneFlags::CLONE_NEWNET)?)
 }
 
-/// Joins the network of a process, where it is another one.
+/// Joins the network of a process, where it is another one. A pod that sets parameters of the kernel has an IPC namespace
+/// beside its network.
 pub(crate) fn join_that_of(process: &Path) -> io::Result<()> {
-    let theirs = process.join("ns/net");
-    if fs::read_link(&theirs)? == fs::read_link("/proc/self/ns/net")? {
+    let Some(network) = other(process, "net")? else {
         return Ok(());
+    };
+    let ipc = other(process, "ipc")?;
+    join(network)?;
+    if let Some(ipc) = ipc {
+        setns(ipc, CloneFlags::CLONE_NEWIPC)?;
     }
-    join(File::open(theirs)?)
+    Ok(())
+}
+
+/// A namespace of a process; `None` where it is our own, too.
+fn other(process: &Path, kind: &str) -> io::Result<Option<File>> {
+    let theirs = process.join("ns").join(kind);
+    let own = Path::new("/proc/self/ns").join(kind);
+    let is_other = fs::read_link(&theirs)? != fs::read_link(own)?;
+    is_other.then(|| File::open(theirs)).transpose()
 }
 
 /// Joins the user namespace of the network of a process, where both are others than our own.

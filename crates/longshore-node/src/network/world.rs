@@ -16,7 +16,7 @@ use crate::addresses::Pool;
 
 const LABEL_SERVICE: &str = "kubernetes.io/service-name";
 /// The Service of the API server, and its namespace.
-const API_NAME: &str = "kubernetes";
+pub(super) const API_NAME: &str = "kubernetes";
 const API_NAMESPACE: &str = "default";
 
 /// Namespace and name.
@@ -33,9 +33,16 @@ pub(crate) struct World {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct ServiceFacts {
     /// `None` for a headless one, whose address is the word `None`, and for one that has none yet.
-    cluster_ip: Option<Ipv4Addr>,
-    /// Name and number of its TCP ports.
-    ports: Vec<(String, u16)>,
+    pub(super) cluster_ip: Option<Ipv4Addr>,
+    pub(super) ports: Vec<ServicePort>,
+}
+
+/// A port of a Service.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct ServicePort {
+    pub(super) name: String,
+    pub(super) number: u16,
+    pub(super) protocol: String,
 }
 
 /// One EndpointSlice.
@@ -76,10 +83,12 @@ impl ServiceFacts {
             return None;
         }
         let ports = spec.ports.iter().flatten();
-        let ports = ports.filter(|it| it.protocol.as_deref().unwrap_or("TCP") == "TCP");
         let ports = ports.filter_map(|it| {
-            let number = u16::try_from(it.port).ok()?;
-            Some((it.name.clone().unwrap_or_default(), number))
+            Some(ServicePort {
+                name: it.name.clone().unwrap_or_default(),
+                number: u16::try_from(it.port).ok()?,
+                protocol: it.protocol.clone().unwrap_or_else(|| "TCP".to_owned()),
+            })
         });
         let cluster_ip = spec.cluster_ip.as_deref();
         Some(Self {
@@ -175,11 +184,11 @@ impl World {
             let Some(address) = service.cluster_ip.filter(|it| super::is_of_a_service(*it)) else {
                 continue;
             };
-            for (name, port) in &service.ports {
-                let endpoints = self.endpoints(key, name);
+            for port in service.ports.iter().filter(|it| it.protocol == "TCP") {
+                let endpoints = self.endpoints(key, &port.name);
                 if !endpoints.is_empty() {
                     relays.insert(
-                        SocketAddrV4::new(address, *port),
+                        SocketAddrV4::new(address, port.number),
                         Target::Endpoints(endpoints),
                     );
                 }
@@ -217,7 +226,8 @@ impl World {
     }
 }
 
-fn is_api((namespace, name): &Key) -> bool {
+/// Whether this is the Service of the API server.
+pub(super) fn is_api((namespace, name): &Key) -> bool {
     namespace == API_NAMESPACE && name == API_NAME
 }
 

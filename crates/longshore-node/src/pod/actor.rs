@@ -1,6 +1,7 @@
 //! The life of one pod on this node: collect facts, decide, do it, wait for the next fact.
 
 mod following;
+mod prepared;
 mod probing;
 mod refreshing;
 mod stopping;
@@ -13,7 +14,6 @@ use futures::{StreamExt, future::BoxFuture, stream::FuturesUnordered};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Pod;
 use kube::{ResourceExt, runtime::events::EventType};
-use longshore_api::node::REASON_IMAGE_NOT_MAPPED;
 use longshore_k8s::Backoff;
 use tokio::sync::{OwnedSemaphorePermit, mpsc, watch};
 use tokio_util::sync::CancellationToken;
@@ -27,13 +27,12 @@ use super::{
     publish::{Outcome, PodRef},
     resolve::{Resolved, Specs, resolve},
     shim_link::ShimLink,
-    status,
+    status, sysctls,
 };
 use crate::{
     clock,
-    config::{EventVolume, LogsLifetime, PodsLifetime},
+    config::{EventVolume, PodsLifetime},
     followed::Followers,
-    images::unmapped_note,
     log_book::{ContainerLog, LogBook},
     network,
     node::Shared,
@@ -333,23 +332,6 @@ impl Actor {
         }
     }
 
-    fn learn_prepared(&mut self, result: Result<Resolved, Refusal>, permit: OwnedSemaphorePermit) {
-        let ready = result.and_then(|resolved| {
-            self.specs = resolved.specs;
-            self.keep_tokens(resolved.tokens);
-            self.start_shim(resolved.network)
-                .map_err(|e| Refusal::io("start the shim", &e))
-        });
-        let before = std::mem::replace(&mut self.local.preparation, Preparation::Ready);
-        let Err(refusal) = ready else {
-            self.permit = Some(permit);
-            self.before_shim = before;
-            self.tell_unmapped_images();
-            return;
-        };
-        self.refuse(before, refusal);
-    }
-
     /// The pod cannot start for now. `before` is what was known of its start until this try.
     fn refuse(&mut self, before: Preparation, refusal: Refusal) {
         let (n_before, is_known) = match before {
@@ -373,22 +355,6 @@ impl Actor {
         };
     }
 
-    /// Says, once for each image, that its containers run whatever this machine has.
-    fn tell_unmapped_images(&self) {
-        for image in self.shared.config.images.missing(&self.pod) {
-            if self.shared.is_first_use(image) {
-                tracing::warn!(
-                    image,
-                    namespace = %self.this.namespace,
-                    pod = %self.this.name,
-                    "an image has no entry in images.yaml: its containers run the programs of this machine"
-                );
-                let note = unmapped_note(image);
-                self.announce(EventType::Warning, REASON_IMAGE_NOT_MAPPED, note);
-            }
-        }
-    }
-
     fn start_shim(&mut self, network: Option<OwnedFd>) -> std::io::Result<()> {
         if self.link.is_none() {
             self.link = Some(ShimLink::start(
@@ -397,6 +363,7 @@ impl Actor {
                 &self.dir,
                 self.desired.grace,
                 network,
+                sysctls::settings(&self.pod),
             )?);
             self.local.has_shim = true;
         }
@@ -471,11 +438,11 @@ impl Actor {
             }
         }
         let (shared, pod, dir) = (self.shared.clone(), self.pod.clone(), self.dir.clone());
-        let (acknowledged_at, pod_ip) = (self.local.acknowledged_at, self.pod_ip);
+        let pod_ip = self.pod_ip;
         let known = self.tokens.clone();
         self.work.push(Box::pin(async move {
             let permit = shared.start_permit().await;
-            let result = match directory::remember(&dir, &pod, acknowledged_at) {
+            let result = match directory::make(&dir) {
                 Ok(()) => resolve(&shared, &pod, pod_ip, &dir, &known).await,
                 Err(e) => Err(Refusal::io(&format!("make {}", dir.display()), &e)),
             };
@@ -491,9 +458,12 @@ impl Actor {
         let mut spec = spec.clone();
         spec.log = self.shared.log_path(&self.this, &id);
         self.local.learn(&id, AttemptState::Requested);
+        // A pod that cannot be told in JSON is none that an API server has told.
+        let memory = directory::memory(&self.pod, self.local.acknowledged_at);
         link.send(&Command::Start {
             id,
             spec: Box::new(spec),
+            memory: memory.unwrap_or_default(),
         })
         .await;
     }
@@ -522,13 +492,11 @@ impl Actor {
     async fn forget(&mut self) {
         // The shim must be gone before its directory is.
         while self.work.next().await.is_some() {}
-        let is_kept = self.shared.config.logs != LogsLifetime::UntilPodDeleted;
-        let logs = (!is_kept).then(|| self.shared.logs_dir(&self.this));
         if let Some(cgroups) = &self.shared.cgroups {
             let containers = self.desired.containers();
             containers.for_each(|c| cgroups.forget(&self.this.uid, &c.name));
         }
-        let result = directory::remove(&self.dir, &self.this.uid, logs);
+        let result = directory::remove(&self.dir, &self.this.uid);
         if let Err(error) = result {
             tracing::warn!(pod = %self.this.name, %error, "cannot remove the directory of a pod");
         }

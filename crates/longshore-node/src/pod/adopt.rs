@@ -21,7 +21,9 @@ pub(crate) fn adopt(
     pod: &Pod,
     now: Timestamp,
 ) -> io::Result<(Local, Option<ShimLink>)> {
-    if let Some(mut local) = directory::recall(dir, now)? {
+    let status = pod.status.as_ref();
+    let told = status.and_then(|it| it.start_time.as_ref().map(|time| time.0));
+    if let Some(mut local) = directory::recall(dir, told.unwrap_or(now))? {
         let link = ShimLink::find(dir)?;
         local.has_shim = link.is_some();
         local.is_behind = local.has_shim;
@@ -42,7 +44,9 @@ fn from_status(pod: &Pod, now: Timestamp) -> Local {
     let status = pod.status.clone().unwrap_or_default();
     let mut local = Local::new(status.start_time.map_or(now, |time| time.0));
     let init = status.init_container_statuses.iter().flatten();
-    for container in init.chain(status.container_statuses.iter().flatten()) {
+    let ephemeral = status.ephemeral_container_statuses.iter().flatten();
+    let lasting = status.container_statuses.iter().flatten();
+    for container in init.chain(lasting).chain(ephemeral) {
         if let Some(exit) = last_end(container) {
             let attempt = u32::try_from(container.restart_count).unwrap_or(0);
             let id = AttemptId {

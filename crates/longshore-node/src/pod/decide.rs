@@ -400,6 +400,9 @@ pub(crate) fn outlook(desired: &Desired, local: &Local, now: Timestamp) -> Outlo
             None => Outlook::Over(final_of_stopped(desired, local)),
         };
     }
+    if local.rejection().is_some() {
+        return finished(local, Final::Failed);
+    }
     let mut course = Course::default();
     // An init container begins when those before it are done or, as sidecars, have come up. What has begun goes on.
     let mut may_begin = true;
@@ -431,6 +434,12 @@ pub(crate) fn outlook(desired: &Desired, local: &Local, now: Timestamp) -> Outlo
             }
         }
     }
+    let ephemeral = desired.ephemeral.iter();
+    let new = ephemeral.filter(|c| is_open && local.last(&c.name).is_none());
+    course.due.extend(new.map(|c| AttemptId {
+        container: c.name.clone(),
+        attempt: 0,
+    }));
     match (is_open, has_failed) {
         (false, true) => finished(local, Final::Failed),
         (false, false) => finished(local, Final::Succeeded),
@@ -527,6 +536,9 @@ pub(crate) fn restart_wait(
     let AttemptState::Exited(exit) = &attempts.last()?.state else {
         return None;
     };
+    if desired.is_ephemeral(container) {
+        return None;
+    }
     let is_init = desired.init.iter().any(|c| c.name == container.name);
     let of_pod = match desired.restart {
         RestartPolicy::Never => false,

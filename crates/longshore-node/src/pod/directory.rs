@@ -1,8 +1,9 @@
-//! A pod's directory: the pod as last seen, the shim's socket, and everything that goes with the pod.
+//! A pod's directory: the records of its attempts with the pod as it was then, the shim's socket, and everything that goes
+//! with the pod.
 
 use std::{
     fs, io,
-    os::fd::AsRawFd,
+    os::{fd::AsRawFd, unix::fs::MetadataExt},
     path::{Path, PathBuf},
     time::Duration,
 };
@@ -13,13 +14,11 @@ use serde::{Deserialize, Serialize};
 
 use super::model::{AttemptState, BegunStop, Local};
 use crate::{
+    config::PodsLifetime,
     private_dir,
-    shim::record::{Record, SOCKET, live_start_ticks},
+    shim::record::{Durability, Record, SOCKET, live_start_ticks},
     volumes,
 };
-
-/// Which pod a directory is of.
-const POD_FILE: &str = "pod.json";
 
 /// What the node remembers of a pod besides its attempts.
 #[derive(Debug, Serialize, Deserialize)]
@@ -29,15 +28,26 @@ struct Memory {
     pod: Pod,
 }
 
-/// Remembers a pod before anything of it runs. What must survive a crash of the machine is in the records.
-pub(crate) fn remember(dir: &Path, pod: &Pod, acknowledged_at: Timestamp) -> io::Result<()> {
-    private_dir::make(dir)?;
+/// Makes the directory of a pod before anything of it runs.
+pub(crate) fn make(dir: &Path) -> io::Result<()> {
+    private_dir::make(dir)
+}
+
+/// What each attempt shall remember of its pod: the shim writes it down with the record, because a file of its own would
+/// cost a task as much as the record does, and says nothing before there is one.
+pub(crate) fn memory(pod: &Pod, acknowledged_at: Timestamp) -> io::Result<String> {
     let memory = Memory {
         acknowledged_at,
         pod: pod.clone(),
     };
-    let bytes = serde_json::to_vec(&memory)?;
-    longshore_files::replace_unsynced(&dir.join(POD_FILE), 0o600, &bytes)
+    Ok(serde_json::to_string(&memory)?)
+}
+
+/// What the attempts remember; `None` where nothing was begun, or where a loss of power has taken it.
+fn recall_memory(dir: &Path) -> io::Result<Option<Memory>> {
+    let memories = Record::memories(dir)?;
+    let mut known = memories.iter().map(|it| serde_json::from_slice(it));
+    Ok(known.find_map(Result::ok))
 }
 
 /// Remembers that the containers are being stopped, before anything is done about it: a node that comes back goes on
@@ -53,20 +63,18 @@ fn recall_stop(dir: &Path) -> Option<BegunStop> {
 }
 
 /// The pod as an earlier node remembered it.
-pub(crate) fn recall_pod(dir: &Path) -> Option<Pod> {
-    let bytes = fs::read(dir.join(POD_FILE)).ok()?;
-    let memory = serde_json::from_slice::<Memory>(&bytes).ok()?;
-    Some(memory.pod)
+pub(crate) fn recall_pod(dir: &Path) -> io::Result<Option<Pod>> {
+    Ok(recall_memory(dir)?.map(|memory| memory.pod))
 }
 
-/// Reads back what is known of a pod from before this node started; `None` for one that never started.
-pub(crate) fn recall(dir: &Path, now: Timestamp) -> io::Result<Option<Local>> {
+/// Reads back what is known of a pod from before this node started; `None` for one that never started. A pod of which
+/// nothing was begun counts as acknowledged at `otherwise`.
+pub(crate) fn recall(dir: &Path, otherwise: Timestamp) -> io::Result<Option<Local>> {
     if !dir.is_dir() {
         return Ok(None);
     }
-    let memory = fs::read(dir.join(POD_FILE)).ok();
-    let memory = memory.and_then(|bytes| serde_json::from_slice::<Memory>(&bytes).ok());
-    let mut local = Local::new(memory.map_or(now, |m| m.acknowledged_at));
+    let memory = recall_memory(dir)?;
+    let mut local = Local::new(memory.map_or(otherwise, |it| it.acknowledged_at));
     local.begun_stop = recall_stop(dir);
     read_records(dir, &mut local)?;
     Ok(Some(local))
@@ -98,7 +106,8 @@ pub(crate) fn settle(dir: &Path, local: &mut Local) -> io::Result<()> {
                 end_survivor(&record);
                 let exit = record.lost();
                 record.exit = Some(exit.clone());
-                if let Err(error) = record.end(dir) {
+                // The status that tells of it may be in a cluster that survives a loss of power.
+                if let Err(error) = record.end(dir, Durability::PowerLoss) {
                     // The next node finds a beginning without an end, and comes to the same result.
                     tracing::warn!(attempt = %id, %error, "cannot record that an attempt is lost");
                 }
@@ -123,6 +132,14 @@ pub(crate) fn forget_unheard(dir: &Path, local: &mut Local) -> io::Result<()> {
 /// How long to wait for the end of a process that was killed; only one in an uninterruptible wait takes longer.
 const END_TIMEOUT: Duration = Duration::from_secs(5);
 
+/// Ends what runs of a pod whose shim nobody can reach any more.
+pub(crate) fn end_survivors(dir: &Path) -> io::Result<()> {
+    let records = Record::load_all(dir)?;
+    let open = records.iter().filter(|record| record.exit.is_none());
+    open.for_each(end_survivor);
+    Ok(())
+}
+
 /// An init dies with its shim; one that is just about to is helped along, and gone when this returns.
 fn end_survivor(record: &Record) {
     let Some(started) = &record.started else {
@@ -146,27 +163,49 @@ fn end_survivor(record: &Record) {
     }
 }
 
-/// Drops everything that was kept for the pod, and these directories of its logs.
+/// Drops everything that was kept for the pod; a directory of logs that outlives it is elsewhere.
 ///
 /// First nobody can tell any more whose directory it is: a cluster in memory puts back a pod that it finds there, and then
 /// waits for its logs. The directory goes last: as long as it is there, a node that comes back does the rest.
-pub(crate) fn remove(
-    dir: &Path,
-    uid: &str,
-    logs: impl IntoIterator<Item = PathBuf>,
-) -> io::Result<()> {
-    match fs::remove_file(dir.join(POD_FILE)) {
-        Err(e) if e.kind() != io::ErrorKind::NotFound => return Err(e),
-        Ok(()) | Err(_) => {}
-    }
-    for logs in logs {
-        longshore_files::remove_tree(&logs)?;
-    }
+pub(crate) fn remove(dir: &Path, uid: &str) -> io::Result<()> {
+    Record::remove_all(dir)?;
     longshore_files::remove_tree(&volumes::memory_dir(uid))?;
     longshore_files::remove_tree(dir)
 }
 
-/// Calls `with` with a path of the pod's socket that is short enough for the kernel (108 bytes).
+/// Where the socket of a shim is.
+///
+/// For a pod that dies with its node it is in memory, where the machine has such a place for this user: nobody asks for it
+/// after the machine was started anew. For others it is on the disk: some systems clean up that memory when a user logs
+/// out, and their shims run on.
+pub(crate) fn socket_dir(dir: &Path, lifetime: PodsLifetime) -> PathBuf {
+    let memory = memory_of(dir);
+    match lifetime {
+        PodsLifetime::DieWithNode if private_dir::make(&memory).is_ok() && is_ours(&memory) => {
+            memory
+        }
+        PodsLifetime::DieWithNode | PodsLifetime::OutliveNode => dir.to_owned(),
+    }
+}
+
+/// Where the socket of a shim may be, whatever node of this user has made it.
+pub(crate) fn socket_dirs(dir: &Path) -> impl Iterator<Item = PathBuf> {
+    let memory = Some(memory_of(dir)).filter(|it| is_ours(it));
+    std::iter::once(dir.to_owned()).chain(memory)
+}
+
+/// Whether a directory is one of this user's: everybody may make one in the memory of the machine.
+fn is_ours(dir: &Path) -> bool {
+    let user = nix::unistd::geteuid().as_raw();
+    fs::symlink_metadata(dir).is_ok_and(|it| it.is_dir() && it.uid() == user)
+}
+
+fn memory_of(dir: &Path) -> PathBuf {
+    let uid = dir.file_name().unwrap_or_default();
+    volumes::memory_dir(&uid.to_string_lossy())
+}
+
+/// Calls `with` with a path of the socket in a directory that is short enough for the kernel (108 bytes).
 pub(crate) fn with_socket<T>(
     dir: &Path,
     with: impl FnOnce(PathBuf) -> io::Result<T>,
@@ -191,21 +230,63 @@ pub(crate) fn with_file<T>(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::shim::{protocol::AttemptId, record::attempt_dir};
+
+    #[test]
+    fn sockets_are_in_memory_where_that_is_ours_and_nobody_needs_them_after_the_node() {
+        let root = tempfile::tempdir().expect("a directory");
+        let uid = root.path().file_name().expect("a name").to_string_lossy();
+        let (dir, in_memory) = (root.path().join(&*uid), volumes::memory_dir(&uid));
+        let place = |lifetime| socket_dir(&dir, lifetime);
+        assert_eq!(place(PodsLifetime::OutliveNode), dir);
+        assert!(!in_memory.exists());
+        assert_eq!(place(PodsLifetime::DieWithNode), in_memory);
+        let known: Vec<PathBuf> = socket_dirs(&dir).collect();
+        assert_eq!(known, [dir.clone(), in_memory.clone()]);
+        remove(&dir, &uid).expect("removed");
+        // Somebody leads us elsewhere.
+        std::os::unix::fs::symlink(root.path(), &in_memory).expect("a link");
+        assert_eq!(place(PodsLifetime::DieWithNode), dir);
+        assert_eq!(socket_dirs(&dir).count(), 1);
+        fs::remove_file(&in_memory).expect("removed");
+    }
 
     #[test]
     fn a_directory_that_is_being_removed_is_no_pods() {
         let root = tempfile::tempdir().expect("a directory");
-        let (dir, logs) = (root.path().join("uid"), root.path().join("logs"));
+        let uid = root.path().file_name().expect("a name").to_string_lossy();
+        let (dir, in_memory) = (root.path().join(&*uid), volumes::memory_dir(&uid));
         let pod = Pod::default();
-        remember(&dir, &pod, Timestamp::UNIX_EPOCH).expect("remembered");
-        assert_eq!(recall_pod(&dir), Some(pod));
-        // Something stops the removal at the logs, as a kill would.
-        fs::write(&logs, "").expect("a file");
-        remove(&dir, "uid", [logs.clone()]).expect_err("no directory");
-        assert_eq!(recall_pod(&dir), None);
+        make(&dir).expect("made");
+        assert_eq!(
+            recall_pod(&dir).expect("readable"),
+            None,
+            "nothing runs yet"
+        );
+        let ids = ["a", "b"].map(|container| AttemptId {
+            container: container.into(),
+            attempt: 0,
+        });
+        for id in ids {
+            fs::create_dir(attempt_dir(&dir, &id)).expect("a directory");
+            let memory = memory(&pod, Timestamp::UNIX_EPOCH).expect("JSON");
+            let record = Record::new(&dir, id, String::new());
+            let begun = record.begin(&dir, Durability::ProcessLoss, &memory);
+            begun.expect("written");
+        }
+        assert_eq!(recall_pod(&dir).expect("readable"), Some(pod));
+        let recalled = recall(&dir, Timestamp::MAX).expect("readable");
+        assert_eq!(
+            recalled.map(|local| local.acknowledged_at),
+            Some(Timestamp::UNIX_EPOCH)
+        );
+        // Something stops the removal on the way, as a kill would.
+        fs::write(&in_memory, "").expect("a file");
+        remove(&dir, &uid).expect_err("no directory");
+        assert_eq!(recall_pod(&dir).expect("readable"), None);
         assert!(dir.is_dir(), "a node that comes back does the rest");
-        fs::remove_file(&logs).expect("removed");
-        remove(&dir, "uid", [logs]).expect("removed");
+        fs::remove_file(&in_memory).expect("removed");
+        remove(&dir, &uid).expect("removed");
         assert!(!dir.exists());
     }
 }

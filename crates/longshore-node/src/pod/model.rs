@@ -10,7 +10,7 @@ use k8s_openapi::api::core::v1::{Container, LifecycleHandler, Pod};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::hooks::Hook;
+use super::{ephemeral, hooks::Hook};
 use crate::{
     probes::{Health, Probes},
     refusal::Refusal,
@@ -28,6 +28,8 @@ pub(crate) struct Desired {
     /// Init containers in their order.
     pub(crate) init: Vec<ContainerWish>,
     pub(crate) main: Vec<ContainerWish>,
+    /// Added to the running pod, each for one run.
+    pub(crate) ephemeral: Vec<ContainerWish>,
     pub(crate) restart: RestartPolicy,
     pub(crate) grace: Duration,
     /// `activeDeadlineSeconds`.
@@ -91,6 +93,7 @@ impl Desired {
                 .map(init_wish)
                 .collect(),
             main: spec.containers.iter().map(wish).collect(),
+            ephemeral: ephemeral::containers(&spec).iter().map(wish).collect(),
             restart: match spec.restart_policy.as_deref() {
                 Some("Never") => RestartPolicy::Never,
                 Some("OnFailure") => RestartPolicy::OnFailure,
@@ -127,7 +130,11 @@ impl Desired {
     }
 
     pub(crate) fn containers(&self) -> impl Iterator<Item = &ContainerWish> {
-        self.init.iter().chain(&self.main)
+        self.init.iter().chain(&self.main).chain(&self.ephemeral)
+    }
+
+    pub(crate) fn is_ephemeral(&self, container: &ContainerWish) -> bool {
+        self.ephemeral.iter().any(|it| it.name == container.name)
     }
 
     /// The containers that run beside each other, and that make the pod ready: sidecars, then the main ones.
@@ -347,6 +354,14 @@ impl Local {
 
     pub(crate) fn last(&self, container: &str) -> Option<&Attempt> {
         self.attempts_of(container).last()
+    }
+
+    /// Why the node never runs the pod, if it does not.
+    pub(crate) fn rejection(&self) -> Option<&Refusal> {
+        match &self.preparation {
+            Preparation::Failed { refusal, .. } => Some(refusal).filter(|it| it.is_rejection()),
+            Preparation::Needed | Preparation::Running | Preparation::Ready => None,
+        }
     }
 
     /// The health of one run.

@@ -12,9 +12,9 @@ use k8s_openapi::api::core::v1::{Container, Pod};
 use kube::ResourceExt;
 use nix::unistd::{Uid, User, geteuid};
 
-use super::{hosts, security::user, unsupported};
+use super::{ephemeral, hosts, runtime, security::user, sysctls, unsupported};
 use crate::{
-    api_server, clock,
+    api_server, claims, clock,
     env::{Environment, HostFacts, environment},
     images::{Image, RootFs, image_refusal},
     network,
@@ -43,6 +43,8 @@ pub(crate) type Specs = BTreeMap<String, ContainerSpec>;
 #[derive(Debug)]
 pub(crate) struct Resolved {
     pub(crate) specs: Specs,
+    /// Why ephemeral containers cannot be made: the others run without them.
+    pub(crate) refused: BTreeMap<String, Refusal>,
     /// What its volumes hold.
     pub(crate) tokens: Tokens,
     /// The namespace of its network, where it has one of its own.
@@ -58,10 +60,8 @@ pub(crate) async fn resolve(
     dir: &Path,
     known: &Tokens,
 ) -> Result<Resolved, Refusal> {
-    let host = host_facts(shared, pod_ip);
-    if let Some(refusal) = unsupported::find(pod, shared.profile) {
-        return Err(refusal);
-    }
+    let has_network = network::is_of_a_pod(pod_ip);
+    check_support(shared, pod, has_network).await?;
     let config = &shared.config;
     let wants_network = network::is_wanted(pod, &config.images, config.pod_network);
     if shared.profile == Profile::None && wants_network {
@@ -74,7 +74,15 @@ pub(crate) async fn resolve(
         check_image(shared, container)?;
     }
     let sources = read_sources(shared, pod, known).await?;
-    let claims = shared.config.root.join("volumes");
+    let links = shared.network.links_of(pod, pod_ip).await;
+    let host = HostFacts {
+        links: links.map_err(|e| Refusal::io("find the Services of the pod's namespace", &e))?,
+        ..host_facts(shared, pod_ip)
+    };
+    tokio::time::timeout(READ_TIMEOUT, claims::hold(shared, pod, dir))
+        .await
+        .map_err(|e| Refusal::machine(format!("cannot read the pod's claims: {e}")))??;
+    let claims = shared.volumes_dir();
     let store = volumes::Store {
         pod_dir: dir,
         claims: &claims,
@@ -83,7 +91,6 @@ pub(crate) async fn resolve(
         host: &host,
     };
     let volumes = volumes::prepare(&store)?;
-    let has_network = network::is_of_a_pod(pod_ip);
     if let Some(spec) = pod.spec.as_ref().filter(|_| !has_network) {
         hosts::prepare(dir, spec)?;
     }
@@ -96,6 +103,7 @@ pub(crate) async fn resolve(
     let mut specs = containers(pod)
         .map(spec)
         .collect::<Result<Specs, Refusal>>()?;
+    let refused = add_ephemeral(shared, pod, (&sources, &volumes, &host), &mut specs);
     if has_network {
         let api_server = shared.network.api_server_of(pod_ip);
         let specs = specs.values_mut();
@@ -105,9 +113,47 @@ pub(crate) async fn resolve(
     let network = network.map_err(|e| Refusal::io("make the network of the pod", &e))?;
     Ok(Resolved {
         specs,
+        refused,
         tokens: sources.into_tokens(),
         network,
     })
+}
+
+/// Adds the ephemeral containers that can be made, and returns why others cannot.
+fn add_ephemeral(
+    shared: &Shared,
+    pod: &Pod,
+    (sources, volumes, host): (&Sources, &BTreeMap<String, PathBuf>, &HostFacts),
+    specs: &mut Specs,
+) -> BTreeMap<String, Refusal> {
+    let mut refused = BTreeMap::new();
+    let Some(pod_spec) = &pod.spec else {
+        return refused;
+    };
+    for container in ephemeral::containers(pod_spec) {
+        let made = match unsupported::in_ephemeral(&container, pod_spec, shared.profile) {
+            Some(refusal) => Err(refusal),
+            None => check_image(shared, &container)
+                .and_then(|()| spec(shared, pod, &container, sources, volumes, host)),
+        };
+        match made {
+            Ok(made) => drop(specs.insert(container.name, made)),
+            Err(refusal) => drop(refused.insert(container.name, refusal)),
+        }
+    }
+    refused
+}
+
+/// The node must be able to do what the pod says.
+async fn check_support(shared: &Shared, pod: &Pod, has_network: bool) -> Result<(), Refusal> {
+    let refusal = sysctls::refusal(pod, has_network);
+    if let Some(refusal) = refusal.or_else(|| unsupported::find(pod, shared.profile)) {
+        return Err(refusal);
+    }
+    let refusal = tokio::time::timeout(READ_TIMEOUT, runtime::refusal(&shared.client, pod))
+        .await
+        .map_err(|e| Refusal::machine(format!("cannot read the RuntimeClass of the pod: {e}")))?;
+    refusal.map_or(Ok(()), Err)
 }
 
 /// Reads what the pod refers to again, and brings its volumes of files up to date. Returns the tokens, and what is missing
@@ -120,7 +166,7 @@ pub(crate) async fn refresh(
     known: &Tokens,
 ) -> Result<(Tokens, Vec<Refusal>), Refusal> {
     let sources = read_sources(shared, pod, known).await?;
-    let claims = shared.config.root.join("volumes");
+    let claims = shared.volumes_dir();
     let missing = volumes::refresh(&volumes::Store {
         pod_dir: dir,
         claims: &claims,

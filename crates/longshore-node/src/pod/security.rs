@@ -45,6 +45,12 @@ impl Powers {
         }
     }
 
+    /// Whether a container can be kept from having all of it. An ordinary user who runs plain processes has nothing that
+    /// they could be kept from.
+    fn can_limit(self) -> bool {
+        bit("SETPCAP").is_some_and(|needed| self.most() & needed != 0)
+    }
+
     /// What a container may be given.
     fn grants(self) -> u64 {
         match self.profile {
@@ -95,24 +101,24 @@ pub(crate) fn user(
             .collect(),
         Profile::User | Profile::None => Vec::new(),
     };
-    let wanted = own.and_then(|s| s.capabilities.as_ref());
-    let wanted = wanted
-        .map(|wanted| capabilities(wanted, powers))
-        .transpose();
-    let wanted = wanted.map_err(refused)?;
+    let named = own.and_then(|s| s.capabilities.as_ref());
+    let kept = match named {
+        Some(named) => Some(capabilities(named, powers).map_err(refused)?),
+        None => powers.can_limit().then(|| of_runtimes() & powers.most()),
+    };
     // Who holds no capability cannot limit what programs with privileges would get. Such programs must not get any, then.
-    let cannot_limit = wanted.is_some() && powers.most() == 0;
+    let cannot_limit = named.is_some() && powers.most() == 0;
     Ok(UserSpec {
         uid,
         gid,
         groups,
         no_new_privileges: cannot_limit
             || own.is_some_and(|s| s.allow_privilege_escalation == Some(false)),
-        capabilities: wanted.filter(|_| !cannot_limit),
+        capabilities: kept.filter(|_| !cannot_limit),
     })
 }
 
-/// The capabilities of a container that names some: those of container runtimes, with and without the named ones.
+/// The capabilities of a container that names some: those of a container that names none, with and without the named ones.
 fn capabilities(wanted: &Capabilities, powers: Powers) -> Result<u64, String> {
     let (added, dropped) = (
         named(wanted.add.as_deref())?,
@@ -199,7 +205,7 @@ mod tests {
         let user = of(&pod, &json!({"runAsUser": 5}), ROOT).unwrap();
         assert_eq!((user.uid, user.gid), (Some(5), Some(2)));
         assert_eq!(user.groups, [3, 4]);
-        assert!(!user.no_new_privileges && user.capabilities.is_none());
+        assert!(!user.no_new_privileges && user.capabilities == Some(of_runtimes()));
         let user = of(
             &json!({}),
             &json!({"allowPrivilegeEscalation": false}),
@@ -286,6 +292,30 @@ mod tests {
         ] {
             let user = of(&json!({}), &json!({"capabilities": wanted}), ROOT).unwrap();
             assert_eq!(user.capabilities, Some(expected), "{wanted}");
+        }
+        for (powers, expected) in [
+            // Root in a network of its own must not set it up as another pod's.
+            (ROOT, Some(of_runtimes())),
+            (ANYONE, Some(of_runtimes())),
+            (PLAIN, None),
+            (
+                Powers {
+                    held: bits(&["NET_ADMIN", "CHOWN", "SETPCAP"]),
+                    ..ROOT
+                },
+                Some(bits(&["CHOWN", "SETPCAP"])),
+            ),
+            (
+                Powers {
+                    held: bits(&["NET_BIND_SERVICE"]),
+                    ..PLAIN
+                },
+                None,
+            ),
+        ] {
+            let user = of(&json!({}), &json!({}), powers).unwrap();
+            assert_eq!(user.capabilities, expected, "{powers:?}");
+            assert!(!user.no_new_privileges, "{powers:?}");
         }
         // Without rights to give up, programs with privileges of their own are kept from using them.
         let user = of(

@@ -2,7 +2,7 @@
 
 use std::{
     ffi::OsString,
-    fs::OpenOptions,
+    fs::{File, OpenOptions},
     io::{self, IoSlice},
     os::{
         fd::{AsRawFd, BorrowedFd, OwnedFd, RawFd},
@@ -25,6 +25,9 @@ use crate::{
 
 /// The arguments of a shim have this much room beside the directory of the node.
 const ROOM: usize = 128;
+
+/// A longer log of the shims begins anew with the next fork server.
+const LONGEST_LOG: u64 = 1024 * 1024;
 
 /// Starts the fork server with the first shim, and again where it has ended.
 #[derive(Debug)]
@@ -85,6 +88,16 @@ impl ShimForks {
         }
     }
 
+    /// The file that all shims of the node say in what is wrong with them: one for each pod would be one more to make and
+    /// to remove, and most say nothing.
+    pub(crate) fn log(&self) -> io::Result<File> {
+        OpenOptions::new()
+            .create(true)
+            .append(true)
+            .mode(0o600)
+            .open(self.root.join("shims.log"))
+    }
+
     fn server(&self) -> MutexGuard<'_, Option<Server>> {
         self.server.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -100,11 +113,10 @@ impl ShimForks {
             None,
             SockFlag::SOCK_CLOEXEC,
         )?;
-        let log = OpenOptions::new()
-            .create(true)
-            .append(true)
-            .mode(0o600)
-            .open(self.root.join("shims.log"))?;
+        let log = self.log()?;
+        if log.metadata()?.len() > LONGEST_LOG {
+            log.set_len(0)?;
+        }
         let room = " ".repeat(self.root.as_os_str().len() + ROOM);
         let process = Process::new(program)
             .args(args)

@@ -1,14 +1,10 @@
 //! The node's end of a pod's shim: starting it, finding a running one, talking to it.
 
 use std::{
-    fs::{self, OpenOptions},
-    io,
+    fs, io,
     os::{
         fd::{AsFd, OwnedFd},
-        unix::{
-            fs::OpenOptionsExt,
-            net::{UnixListener, UnixStream as StdStream},
-        },
+        unix::net::{UnixListener, UnixStream as StdStream},
     },
     path::Path,
     time::Duration,
@@ -22,7 +18,10 @@ use tokio::{
     },
 };
 
-use super::{directory::with_socket, shim_forks::ShimForks};
+use super::{
+    directory::{socket_dir, socket_dirs, with_socket},
+    shim_forks::ShimForks,
+};
 use crate::{
     config::PodsLifetime,
     shim::{
@@ -31,6 +30,21 @@ use crate::{
         record::SOCKET,
     },
 };
+
+/// The socket of a new shim, and a connection that waits at it.
+fn connected(dir: &Path, lifetime: PodsLifetime) -> io::Result<(UnixListener, StdStream)> {
+    let make = |place: &Path| -> io::Result<_> {
+        let listener = with_socket(place, UnixListener::bind)?;
+        Ok((listener, with_socket(place, StdStream::connect)?))
+    };
+    let place = socket_dir(dir, lifetime);
+    let made = make(&place);
+    if made.is_err() && place != dir {
+        // The memory is full, or takes no sockets.
+        return make(dir);
+    }
+    made
+}
 
 /// A connected shim.
 #[derive(Debug)]
@@ -43,22 +57,20 @@ pub(crate) struct ShimLink {
 
 impl ShimLink {
     /// Starts the pod's shim. The connection is made before, so that neither side waits for the other.
-    /// `network` is the namespace of the pod's network, where it has one.
+    /// `network` is the namespace of the pod's network, where it has one; there, the shim has these settings of the kernel.
     pub(crate) fn start(
         forks: &ShimForks,
         lifetime: PodsLifetime,
         dir: &Path,
         grace: Duration,
         network: Option<OwnedFd>,
+        settings: Vec<String>,
     ) -> io::Result<Self> {
-        drop(fs::remove_file(dir.join(SOCKET)));
-        let listener = with_socket(dir, UnixListener::bind)?;
-        let stream = with_socket(dir, StdStream::connect)?;
-        let log = OpenOptions::new()
-            .create(true)
-            .append(true)
-            .mode(0o600)
-            .open(dir.join("shim.log"))?;
+        for place in socket_dirs(dir) {
+            drop(fs::remove_file(place.join(SOCKET)));
+        }
+        let (listener, stream) = connected(dir, lifetime)?;
+        let log = forks.log()?;
         let on_loss = match lifetime {
             PodsLifetime::DieWithNode => ARG_DIE,
             PodsLifetime::OutliveNode => ARG_STAY,
@@ -66,7 +78,8 @@ impl ShimLink {
         // Nothing is written to it: what holds it are the shim, and the inits that are forks of the shim.
         let (end, stdout) = io::pipe()?;
         let dir = dir.display().to_string();
-        let words = [dir, on_loss.to_owned(), grace.as_secs().to_string()];
+        let mut words = vec![dir, on_loss.to_owned(), grace.as_secs().to_string()];
+        words.extend(settings);
         let streams = [listener.as_fd(), stdout.as_fd(), log.as_fd()];
         forks.fork(&words, streams, network.as_ref().map(AsFd::as_fd))?;
         drop(stdout);
@@ -75,18 +88,18 @@ impl ShimLink {
 
     /// Connects to a shim that outlived its node; `None` when there is none.
     pub(crate) fn find(dir: &Path) -> io::Result<Option<Self>> {
-        match with_socket(dir, StdStream::connect) {
-            Ok(stream) => Self::new(stream, None).map(Some),
-            Err(e)
-                if matches!(
-                    e.kind(),
-                    io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused
-                ) =>
-            {
-                Ok(None)
+        for place in socket_dirs(dir) {
+            match with_socket(&place, StdStream::connect) {
+                Ok(stream) => return Self::new(stream, None).map(Some),
+                Err(e)
+                    if matches!(
+                        e.kind(),
+                        io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused
+                    ) => {}
+                Err(e) => return Err(e),
             }
-            Err(e) => Err(e),
         }
+        Ok(None)
     }
 
     fn new(stream: StdStream, end: Option<pipe::Receiver>) -> io::Result<Self> {

@@ -50,6 +50,9 @@ pub(crate) fn build(
     if !desired.init.is_empty() {
         status["initContainerStatuses"] = statuses(&desired.init).into();
     }
+    if !desired.ephemeral.is_empty() {
+        status["ephemeralContainerStatuses"] = statuses(&desired.ephemeral).into();
+    }
     if let Some(generation) = desired.generation {
         status["observedGeneration"] = generation.into();
     }
@@ -61,6 +64,10 @@ pub(crate) fn build(
     {
         status["reason"] = "DeadlineExceeded".into();
         status["message"] = "the pod was active for longer than its activeDeadlineSeconds".into();
+    }
+    if let Some(refusal) = local.rejection() {
+        status["reason"] = refusal.reason.into();
+        status["message"] = format!("Pod was rejected: {}", refusal.message).into();
     }
     status
 }
@@ -129,7 +136,7 @@ impl View<'_> {
         let ready = if init.is_some_and(|c| !c.is_sidecar) {
             self.is_done(container)
         } else {
-            self.is_ready(container)
+            self.is_ready(container) && !self.desired.is_ephemeral(container)
         };
         let (state, last_exit) = self.states(container);
         let mut status = json!({
@@ -301,7 +308,9 @@ impl View<'_> {
         if self.end == Some(Final::Succeeded) {
             initialized["reason"] = "PodCompleted".into();
         }
-        let has_sandbox = self.end.is_none() && self.local.preparation == Preparation::Ready;
+        // Also while it is prepared anew for another container.
+        let is_prepared = self.local.has_shim || self.local.preparation == Preparation::Ready;
+        let has_sandbox = self.end.is_none() && is_prepared;
         let why_no_sandbox = (!has_sandbox).then(|| ("", String::new()));
         let changed_at = self.changed_at();
         let gates = self.desired.gates_changed_at;

@@ -19,7 +19,7 @@ const HOST_IP: &str = "127.0.0.1";
 
 /// The pod of a directory, with the status that tells its end; `None` where it has not succeeded by itself.
 pub(crate) fn recall(dir: &Path, now: Timestamp) -> io::Result<Option<Pod>> {
-    let (Some(mut pod), Some(local)) = (directory::recall_pod(dir), directory::recall(dir, now)?)
+    let (Some(mut pod), Some(local)) = (directory::recall_pod(dir)?, directory::recall(dir, now)?)
     else {
         return Ok(None);
     };
@@ -68,7 +68,7 @@ mod tests {
         pod::model::StopCause,
         shim::{
             protocol::{AttemptId, Exit, ExitReason},
-            record::{attempt_dir, boot_id},
+            record::{Durability, attempt_dir, boot_id},
         },
     };
 
@@ -96,7 +96,7 @@ mod tests {
             "spec": {"restartPolicy": "Never", "containers": [{"name": "base"}]},
         }))
         .unwrap();
-        directory::remember(dir.path(), &pod, t(0)).unwrap();
+        let memory = directory::memory(&pod, t(0)).unwrap();
         let id = AttemptId {
             container: "base".into(),
             attempt: 0,
@@ -105,9 +105,11 @@ mod tests {
         let record = Record {
             exit,
             was_stopped,
-            ..Record::new(id, boot_id())
+            ..Record::new(dir.path(), id, boot_id())
         };
-        record.begin(dir.path()).unwrap();
+        record
+            .begin(dir.path(), Durability::ProcessLoss, &memory)
+            .unwrap();
         if let Some(since) = stopped_at.map(t) {
             let stop = BegunStop {
                 cause: StopCause::Deleted,
@@ -153,7 +155,7 @@ mod tests {
             },
         }))
         .unwrap();
-        directory::remember(dir.path(), &pod, t(0)).unwrap();
+        let memory = directory::memory(&pod, t(0)).unwrap();
         for (container, code, finished_at) in [("base", 0, 5), ("side", 143, 7)] {
             let id = AttemptId {
                 container: container.into(),
@@ -166,9 +168,11 @@ mod tests {
             };
             let record = Record {
                 exit: Some(exit),
-                ..Record::new(id, boot_id())
+                ..Record::new(dir.path(), id, boot_id())
             };
-            record.begin(dir.path()).unwrap();
+            record
+                .begin(dir.path(), Durability::ProcessLoss, &memory)
+                .unwrap();
         }
         let stop = BegunStop {
             cause: StopCause::Completed,

@@ -3,6 +3,7 @@
 
 use k8s_openapi::api::core::v1::{Container, Pod, PodSpec, SeccompProfile, VolumeMount};
 
+use super::ephemeral;
 use crate::{profile::Profile, refusal::Refusal};
 
 /// Where API servers mount the token of a service account.
@@ -32,6 +33,16 @@ pub(crate) fn find(pod: &Pod, profile: Profile) -> Option<Refusal> {
     })
 }
 
+/// The first unsupported thing that an ephemeral container requests.
+pub(crate) fn in_ephemeral(c: &Container, spec: &PodSpec, profile: Profile) -> Option<Refusal> {
+    let what = match ephemeral::target(spec, &c.name) {
+        Some(_) => "a targetContainerName: containers do not see each other's processes",
+        None => in_container(c, spec, profile)?,
+    };
+    let message = format!("this node does not support {what}");
+    Some(Refusal::config(&c.name, message))
+}
+
 fn in_pod(spec: &PodSpec, profile: Profile) -> Option<&'static str> {
     let security = spec.security_context.as_ref();
     let asks = [
@@ -53,14 +64,9 @@ fn in_pod(spec: &PodSpec, profile: Profile) -> Option<&'static str> {
             spec.resource_claims.iter().flatten().next().is_some(),
             "resourceClaims",
         ),
-        (spec.runtime_class_name.is_some(), "runtimeClassName"),
         (
             spec.os.as_ref().is_some_and(|os| os.name != "linux"),
             "an operating system other than linux",
-        ),
-        (
-            security.is_some_and(|s| s.sysctls.iter().flatten().next().is_some()),
-            "sysctls",
         ),
         (
             security.is_some_and(|s| is_local_profile(s.seccomp_profile.as_ref())),

@@ -49,7 +49,7 @@ const NAMES: [&str; 41] = [
     "CHECKPOINT_RESTORE",
 ];
 
-/// What container runtimes leave to a program that names no capabilities.
+/// What container runtimes leave to a program that names no capabilities (containerd's default of 14).
 const OF_RUNTIMES: [&str; 14] = [
     "AUDIT_WRITE",
     "CHOWN",

@@ -2,20 +2,26 @@
 
 use std::{
     fs::File,
-    io::{self, Read},
-    os::fd::OwnedFd,
+    io::{self, IoSlice, IoSliceMut},
+    os::fd::{AsRawFd, OwnedFd, RawFd},
     path::Path,
 };
 
 use nix::{
-    fcntl::{FcntlArg, OFlag, fcntl},
+    errno::Errno,
+    fcntl::OFlag,
     libc,
     sched::{CloneFlags, clone},
+    sys::socket::{
+        AddressFamily, ControlMessage, ControlMessageOwned, MsgFlags, SockFlag, SockType, recvmsg,
+        sendmsg, socketpair,
+    },
     unistd::{Gid, Pid, Uid, getegid, geteuid, getpid, pipe2},
 };
 use serde::{Deserialize, Serialize};
 
 use super::{
+    fork_server::owned,
     init,
     input::Input,
     log::{LineReader, Stream},
@@ -124,15 +130,18 @@ struct Ours {
 /// The init's reports as they come in.
 #[derive(Debug)]
 pub(super) struct Reports {
-    pub(super) pipe: File,
+    pub(super) socket: OwnedFd,
     pending: Vec<u8>,
+    /// The file of the termination message, where the init has handed it over: it is in the memory of the container's
+    /// `/dev`, which is gone with the init.
+    pub(super) message: Option<File>,
 }
 
 impl Reports {
     /// The reports that have arrived. An init's report is one short line, written at once.
     pub(super) fn read(&mut self) -> Vec<InitReport> {
         let mut buffer = [0_u8; 4096];
-        while let Ok(n @ 1..) = self.pipe.read(&mut buffer) {
+        while let Ok(n @ 1..) = self.receive(&mut buffer) {
             self.pending.extend_from_slice(&buffer[..n]);
         }
         let Some(end) = self.pending.iter().rposition(|b| *b == b'\n') else {
@@ -144,13 +153,46 @@ impl Reports {
             .filter_map(|line| serde_json::from_slice(line).ok())
             .collect()
     }
+
+    fn receive(&mut self, buffer: &mut [u8]) -> Result<usize, Errno> {
+        let mut space = nix::cmsg_space!(RawFd);
+        let mut parts = [IoSliceMut::new(buffer)];
+        let flags = MsgFlags::MSG_CMSG_CLOEXEC | MsgFlags::MSG_DONTWAIT;
+        let socket = self.socket.as_raw_fd();
+        let message = recvmsg::<()>(socket, &mut parts, Some(&mut space), flags)?;
+        for control in message.cmsgs()? {
+            if let ControlMessageOwned::ScmRights(received) = control {
+                for file in received {
+                    self.message = Some(owned(file).into());
+                }
+            }
+        }
+        Ok(message.bytes)
+    }
+}
+
+/// Hands the file of the termination message over to the shim. It comes with an empty line between the reports.
+pub(super) fn hand_over(report: &File, message: &File) -> io::Result<()> {
+    let files = [message.as_raw_fd()];
+    sendmsg::<()>(
+        report.as_raw_fd(),
+        &[IoSlice::new(b"\n")],
+        &[ControlMessage::ScmRights(&files)],
+        MsgFlags::MSG_NOSIGNAL,
+        None,
+    )?;
+    Ok(())
 }
 
 /// Forks the init of a container. The program may still fail to start; the init reports that.
 pub(super) fn launch(spec: &ContainerSpec, scratch: &Path, own: OwnIds) -> io::Result<Launched> {
-    let (report_read, report_write) = pipe2(OFlag::O_CLOEXEC)?;
-    fcntl(&report_read, FcntlArg::F_SETFL(OFlag::O_NONBLOCK))?;
-    let report = report_write.into();
+    let (socket, of_init) = socketpair(
+        AddressFamily::Unix,
+        SockType::Stream,
+        None,
+        SockFlag::SOCK_CLOEXEC,
+    )?;
+    let report = of_init.into();
     let (ours, pipes) = if spec.interaction.has_terminal {
         terminal(spec, scratch, report)?
     } else {
@@ -175,8 +217,9 @@ pub(super) fn launch(spec: &ContainerSpec, scratch: &Path, own: OwnIds) -> io::R
     Ok(Launched {
         init,
         reports: Reports {
-            pipe: report_read.into(),
+            socket,
             pending: Vec::new(),
+            message: None,
         },
         input: ours.input,
         stdout: ours.stdout,

@@ -3,7 +3,7 @@
 
 use std::{
     collections::BTreeSet,
-    ffi::{CString, OsStr, OsString},
+    ffi::{CStr, CString, OsStr, OsString},
     fs::{self, File},
     io,
     os::{
@@ -16,21 +16,23 @@ use std::{
 
 use nix::{
     errno::Errno,
+    fcntl::OFlag,
     libc,
     poll::{PollFd, PollFlags, PollTimeout, poll},
     sched::{CloneFlags, setns},
     sys::{
-        prctl::{set_no_new_privs, set_pdeathsig},
-        signal::{Signal, kill},
-        wait::{WaitStatus, waitpid},
+        prctl::{set_child_subreaper, set_dumpable, set_no_new_privs, set_pdeathsig},
+        signal::{SigSet, Signal},
+        signalfd::{SfdFlags, SignalFd},
+        wait::waitpid,
     },
     unistd::{
-        ForkResult, Gid, Pid, Uid, chdir, execvpe, fchown, fork, getppid, setgroups, setresgid,
-        setresuid, setsid,
+        ForkResult, Gid, Pid, Uid, chdir, execvpe, fchown, fork, getppid, pipe2, setgroups,
+        setresgid, setresuid, setsid,
     },
 };
 
-use super::{capabilities, program::reset_signals, terminal};
+use super::{capabilities, program::reset_signals, terminal, tree};
 use crate::network;
 
 /// The first argument of a command that shall run in a container: the pid of the container's init, then
@@ -104,60 +106,80 @@ fn attempt(init: &str, argv: &[OsString], streams: Streams) -> io::Result<u8> {
     for (namespace, kind) in &program.namespaces {
         setns(namespace, *kind)?;
     }
+    // The supervisor learns by its end that nobody waits for the command any more, however this process ends.
+    let (lifeline, held) = pipe2(OFlag::O_CLOEXEC)?;
     #[expect(
         unsafe_code,
         reason = "only a child is in the pid namespace that was entered"
     )]
     // SAFETY: this process has one thread, so its memory is consistent in the child.
     match unsafe { fork() }? {
-        ForkResult::Parent { child } => loop {
-            end_with(caller.as_ref(), child);
-            let code = match waitpid(child, None)? {
-                WaitStatus::Exited(_, code) => Some(code),
-                WaitStatus::Signaled(_, signal, _) => Some(128 + signal as i32),
-                WaitStatus::Stopped(..)
-                | WaitStatus::PtraceEvent(..)
-                | WaitStatus::PtraceSyscall(_)
-                | WaitStatus::Continued(_)
-                | WaitStatus::StillAlive => None,
-            };
-            if let Some(code) = code {
-                return Ok(u8::try_from(code).unwrap_or(u8::MAX));
+        ForkResult::Parent { child } => {
+            drop(lifeline);
+            if ends_first(caller.as_ref(), child) {
+                drop(held);
             }
-        },
+            loop {
+                if let Some(code) = tree::exit_code(waitpid(child, None)?) {
+                    return Ok(code);
+                }
+            }
+        }
         ForkResult::Child => {
-            let why = match program.assume(streams) {
-                Ok(()) => match execvpe(name, &argv, &program.env) {
-                    Ok(never) => match never {},
-                    Err(errno) => errno.to_string(),
-                },
-                Err(e) => e.to_string(),
-            };
-            eprint_line(&format!("{}: {why}", name.to_string_lossy()));
-            #[expect(
-                unsafe_code,
-                reason = "a forked child must not run the parent's exit handlers"
-            )]
-            // SAFETY: `_exit` takes a number and does not return.
-            unsafe {
-                libc::_exit(127)
-            }
+            drop(held);
+            let code = supervise(&lifeline, || program.become_command(name, &argv, streams));
+            exit(code.unwrap_or_else(|e| {
+                eprint_line(&format!("cannot run a command in the container: {e}"));
+                126
+            }))
         }
     }
 }
 
-/// Waits for the end of the command; kills it when the process that wanted it has died before.
-fn end_with(caller: Option<&OwnedFd>, command: Pid) {
-    let (Some(caller), Some(ended)) = (caller, pidfd(command)) else {
-        return;
+/// The process between the one that a client waits for and the command, inside of the container's pid namespace: only
+/// there can it be the parent of what the command leaves behind, and end that with the command.
+fn supervise(lifeline: &OwnedFd, command: impl FnOnce() -> u8) -> io::Result<u8> {
+    // A signal to the group of the node is not for this process: the command must not outlive it.
+    SigSet::all().thread_block()?;
+    set_child_subreaper(true)?;
+    // This process has more rights than the container, whose programs can see it: they must not look into it.
+    set_dumpable(false)?;
+    let ended = SigSet::from(Signal::SIGCHLD);
+    let flags = SfdFlags::SFD_CLOEXEC | SfdFlags::SFD_NONBLOCK;
+    let signals = SignalFd::with_flags(&ended, flags)?;
+    #[expect(
+        unsafe_code,
+        reason = "the command needs a parent that ends what it leaves behind"
+    )]
+    // SAFETY: this process has one thread, so its memory is consistent in the child.
+    match unsafe { fork() }? {
+        ForkResult::Parent { child } => tree::follow(child, lifeline.as_fd(), &signals),
+        ForkResult::Child => exit(command()),
+    }
+}
+
+/// Ends a forked child.
+fn exit(code: u8) -> ! {
+    #[expect(
+        unsafe_code,
+        reason = "a forked child must not run the parent's exit handlers"
+    )]
+    // SAFETY: `_exit` takes a number and does not return.
+    unsafe {
+        libc::_exit(i32::from(code))
+    }
+}
+
+/// Waits for the end of the process that wanted the command, or of that which supervises the command; returns whether the
+/// first one ended alone.
+fn ends_first(caller: Option<&OwnedFd>, supervisor: Pid) -> bool {
+    let (Some(caller), Some(ended)) = (caller, pidfd(supervisor)) else {
+        return false;
     };
     let mut polled = [caller.as_fd(), ended.as_fd()].map(|fd| PollFd::new(fd, PollFlags::POLLIN));
     while poll(&mut polled, PollTimeout::NONE) == Err(Errno::EINTR) {}
     let [caller, ended] = polled.map(|fd| fd.any().unwrap_or(false));
-    if caller && !ended {
-        // It may just have ended; then there is nothing to kill.
-        let _ = kill(command, Signal::SIGKILL);
-    }
+    caller && !ended
 }
 
 /// Something to wait for the end of a process that need not be a child. Old kernels have none.
@@ -207,9 +229,23 @@ impl Program {
         names.any(|it| it.split(|byte| *byte == b'=').next() == Some(name.as_bytes()))
     }
 
+    /// Becomes the command. Returns only when that failed: the exit code.
+    fn become_command(&self, name: &CStr, argv: &[CString], streams: Streams) -> u8 {
+        let why = match self.assume(streams) {
+            Ok(()) => match execvpe(name, argv, &self.env) {
+                Ok(never) => match never {},
+                Err(errno) => errno.to_string(),
+            },
+            Err(e) => e.to_string(),
+        };
+        eprint_line(&format!("{}: {why}", name.to_string_lossy()));
+        127
+    }
+
     fn assume(&self, streams: Streams) -> io::Result<()> {
+        // Neither the terminal nor the process group of the node are the command's.
+        setsid()?;
         if streams == Streams::Terminal {
-            setsid()?;
             terminal::take_control()?;
             // Else the command could not open its terminal by name. Where this user may not give it away, it still works.
             fchown(io::stdin(), Some(self.uid), Some(self.gid)).ok();

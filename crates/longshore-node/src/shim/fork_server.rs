@@ -66,11 +66,18 @@ pub(super) fn serve() -> io::Result<Option<Forked>> {
     Ok(None)
 }
 
-/// Tells the node, as its shim would, that there is none. The node tries again after a while.
+/// Tells the node, as its shim would, that there is none.
 fn tell_failure(request: Request, error: io::Error) {
     drop(writeln!(io::stderr(), "shim: cannot fork: {error}"));
+    if let Some(listener) = request.descriptors.into_iter().next() {
+        refuse(listener, &error);
+    }
+}
+
+/// Tells the node at the listening socket of a shim that there is none. The node tries again after a while.
+pub(super) fn refuse(listener: OwnedFd, error: &io::Error) {
     // The node has connected before its request. Nobody shall find the socket open once the node knows.
-    let Some(connection) = request.descriptors.into_iter().next().and_then(accepted) else {
+    let Some(connection) = accepted(listener) else {
         return;
     };
     let message = error.to_string();
@@ -142,7 +149,8 @@ fn receive(node: BorrowedFd<'_>) -> io::Result<Option<Request>> {
     Ok(Some(Request { words, descriptors }))
 }
 
-fn owned(descriptor: RawFd) -> OwnedFd {
+/// A descriptor that a message has brought.
+pub(super) fn owned(descriptor: RawFd) -> OwnedFd {
     #[expect(
         unsafe_code,
         reason = "a message has descriptors as numbers, which this process then owns"

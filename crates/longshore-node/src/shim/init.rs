@@ -3,7 +3,12 @@
 //! The init process is a fork of the shim, never a new program. As pid 1 of a pid namespace its end is the end of every
 //! process in the namespace; without one it kills what the program left behind, one generation after the other.
 
-use std::{fs, io::Write, os::fd::AsRawFd, path::Path};
+use std::{
+    fs::{self, File},
+    io::Write,
+    os::fd::AsRawFd,
+    path::Path,
+};
 
 use longshore_core::error::chain;
 use nix::{
@@ -15,16 +20,16 @@ use nix::{
         signal::{SigSet, Signal, kill},
         wait::{WaitPidFlag, WaitStatus, waitpid},
     },
-    unistd::{Pid, getppid},
+    unistd::{Pid, dup2_stdin, getppid},
 };
 
 use super::{
     cgroup,
-    container::{ChildPipes, Failure, InitReport, OwnIds},
+    container::{ChildPipes, Failure, InitReport, OwnIds, hand_over},
     layers::Rights,
     program,
     protocol::{ContainerSpec, Sandbox, UserSpec},
-    rootfs,
+    rootfs, tree,
 };
 
 /// The steps before a program are a handful of shallow functions.
@@ -47,7 +52,7 @@ pub(super) fn run(spec: &ContainerSpec, scratch: &Path, own: OwnIds, pipes: &Chi
     };
     let report = supervise(program, shim);
     if shim.is_some() {
-        kill_children();
+        tree::kill_children();
     }
     let code = match report {
         InitReport::Exited(code) => code,
@@ -99,7 +104,15 @@ fn start(
     own: OwnIds,
     pipes: &ChildPipes,
 ) -> Result<Pid, Failure> {
-    prepare(spec, scratch, own).map_err(Failure::before_exec)?;
+    // Before the container has its root, where a volume may cover `/dev`.
+    let null = fs::File::open("/dev/null").and_then(|null| Ok(dup2_stdin(&null)?));
+    null.map_err(|e| Failure::before_exec(format!("cannot set /dev/null as standard input: {e}")))?;
+    let message = prepare(spec, scratch, own).map_err(Failure::before_exec)?;
+    if let Some(message) = message {
+        hand_over(&pipes.report, &message).map_err(|e| {
+            Failure::before_exec(format!("cannot hand over the termination message: {e}"))
+        })?;
+    }
     let mut failure = None;
     let program = spawn(|| {
         let why = program::exec(spec, pipes);
@@ -144,8 +157,9 @@ fn spawn(mut body: impl FnMut() -> i32) -> Result<Pid, Errno> {
     child
 }
 
-/// Everything between the clone and the start of the program.
-fn prepare(spec: &ContainerSpec, scratch: &Path, own: OwnIds) -> Result<(), String> {
+/// Everything between the clone and the start of the program. Returns the file of the termination message, where that is
+/// one in the memory of the container.
+fn prepare(spec: &ContainerSpec, scratch: &Path, own: OwnIds) -> Result<Option<File>, String> {
     if let Some(memory) = &spec.memory {
         // First, while the host's /sys is in sight, so that nothing of the container is without its limit.
         cgroup::join(memory).map_err(|e| format!("cannot limit its memory: {e}"))?;
@@ -154,7 +168,8 @@ fn prepare(spec: &ContainerSpec, scratch: &Path, own: OwnIds) -> Result<(), Stri
         Sandbox::None => {
             // The shim's end arrives as a request to stop; `supervise` looks whether it is one.
             set_pdeathsig(Signal::SIGTERM).map_err(|e| format!("cannot follow the shim: {e}"))?;
-            return set_child_subreaper(true).map_err(|e| format!("cannot adopt orphans: {e}"));
+            let adopted = set_child_subreaper(true).map(|()| None);
+            return adopted.map_err(|e| format!("cannot adopt orphans: {e}"));
         }
         Sandbox::Full(root) => (root, Rights::Root),
         Sandbox::User(root) => (root, Rights::User),
@@ -163,7 +178,7 @@ fn prepare(spec: &ContainerSpec, scratch: &Path, own: OwnIds) -> Result<(), Stri
     if rights == Rights::User {
         map_ids(&spec.user, own).map_err(|e| format!("cannot map user and group: {e}"))?;
     }
-    rootfs::enter(root, rights, scratch).map_err(|e| chain(&e))
+    rootfs::enter(root, rights, scratch, &spec.termination.path).map_err(|e| chain(&e))
 }
 
 /// Inside the user namespace there is one user and one group: the wanted ones, outside our own.
@@ -211,27 +226,6 @@ fn reap(program: Pid) -> Option<InitReport> {
             Ok(_) => {}
         }
     }
-}
-
-/// Kills every child, then the orphans that become our children, until none is left.
-pub(super) fn kill_children() {
-    loop {
-        for child in children() {
-            let _ = kill(child, Signal::SIGKILL);
-        }
-        match waitpid(Pid::from_raw(-1), None) {
-            Ok(_) | Err(Errno::EINTR) => {}
-            Err(_) => return,
-        }
-    }
-}
-
-fn children() -> Vec<Pid> {
-    let list = fs::read_to_string("/proc/thread-self/children").unwrap_or_default();
-    list.split_whitespace()
-        .filter_map(|pid| pid.parse().ok())
-        .map(Pid::from_raw)
-        .collect()
 }
 
 fn tell(pipes: &ChildPipes, report: &InitReport) {

@@ -10,15 +10,21 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use nix::mount::{MsFlags, mount};
+use nix::{
+    errno::Errno,
+    mount::{MsFlags, mount},
+};
 
-use super::mounts::{bind, set_read_only};
+use super::{
+    mounts::{bind, set_read_only},
+    record::beside,
+};
 
-/// The directory of all layers in a scratch directory.
-const LAYERS: &str = "layers";
 /// What the names of layers' directories begin with: what was written, and what the kernel needs beside it.
 const UPPER: &str = "upper";
 const WORK: &str = "work";
+/// The place of layers in memory.
+const MEMORY: &str = "memory";
 
 /// What the kernel lets the init do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,7 +35,8 @@ pub(super) enum Rights {
     User,
 }
 
-/// Hands out layers below one scratch directory.
+/// Hands out layers beside one scratch directory. Where root makes them, that itself is what the kernel needs for the first
+/// one: most containers have one layer, and each directory costs.
 #[derive(Debug)]
 pub(super) struct Layers<'a> {
     scratch: &'a Path,
@@ -64,7 +71,8 @@ impl<'a> Layers<'a> {
         if first.is_ok() || self.in_memory.is_some() {
             return first;
         }
-        let memory = self.scratch.join("memory");
+        // Not in the scratch directory: the root of the container may be mounted over it.
+        let memory = beside(self.scratch, MEMORY);
         fs::create_dir_all(&memory)?;
         let flags = MsFlags::MS_NOSUID | MsFlags::MS_NODEV;
         mount(
@@ -87,7 +95,13 @@ impl<'a> Layers<'a> {
 
     fn try_overlay(&mut self, lower: &Path, target: &Path) -> io::Result<()> {
         let upper = self.new_directory(UPPER)?;
-        let work = self.new_directory(WORK)?;
+        // The tree of a user is one in memory, which covers the scratch directory before there is a layer.
+        let is_root = self.n_made == 1 && self.rights == Rights::Root;
+        let work = if is_root {
+            self.scratch.to_owned()
+        } else {
+            self.new_directory(WORK)?
+        };
         // The merged directory takes owner and mode from the upper one.
         let attributes = fs::metadata(lower)?;
         fs::set_permissions(&upper, attributes.permissions())?;
@@ -103,28 +117,65 @@ impl<'a> Layers<'a> {
             }
             Rights::User => options.push(",userxattr"),
         }
-        let options = Some(options.as_os_str());
-        Ok(mount(
-            Some("overlay"),
-            target,
-            Some("overlay"),
-            MsFlags::empty(),
-            options,
-        )?)
+        mount_overlay(target, options)
     }
 
     fn new_directory(&mut self, kind: &str) -> io::Result<PathBuf> {
         self.n_made += 1;
-        let base = self.in_memory.as_deref().unwrap_or(self.scratch);
-        let dir = base.join(LAYERS).join(format!("{kind}-{}", self.n_made));
+        let name = format!("{kind}-{}", self.n_made);
+        let dir = match &self.in_memory {
+            Some(memory) => memory.join(name),
+            None => beside(self.scratch, &name),
+        };
         fs::create_dir_all(&dir)?;
         Ok(dir)
     }
 }
 
+/// Mounts an overlay that nobody wants to have again after a crash of the machine.
+///
+/// Without `volatile` (Linux 5.10), the kernel writes the whole file system of the upper layer to its disk when the overlay
+/// is unmounted: the end of each container would wait for what all others have written, and for all that other programs
+/// have, although nobody reads the layer any more.
+fn mount_overlay(target: &Path, mut options: OsString) -> io::Result<()> {
+    let overlay = |options: &OsString| {
+        let options = Some(options.as_os_str());
+        mount(
+            Some("overlay"),
+            target,
+            Some("overlay"),
+            MsFlags::empty(),
+            options,
+        )
+    };
+    let synced = options.clone();
+    options.push(",volatile");
+    let mounted = match overlay(&options) {
+        // The kernel does not know the option, or something else is wrong, of which it then says the same again.
+        Err(Errno::EINVAL) => overlay(&synced),
+        mounted => mounted,
+    };
+    Ok(mounted?)
+}
+
 /// Removes the layers of a container that has ended. What cannot be removed now goes with the pod's directory.
 pub(super) fn remove(scratch: &Path) {
-    drop(longshore_files::remove_tree(&scratch.join(LAYERS)));
+    let (Some(dir), Some(own)) = (scratch.parent(), scratch.file_name()) else {
+        return;
+    };
+    for entry in fs::read_dir(dir).into_iter().flatten().flatten() {
+        let name = entry.file_name();
+        let rest = name.as_bytes().strip_prefix(own.as_bytes());
+        let what = rest.and_then(|rest| rest.strip_prefix(b"."));
+        let is_layer = what.is_some_and(|what| {
+            [UPPER, WORK, MEMORY]
+                .iter()
+                .any(|kind| what.starts_with(kind.as_bytes()))
+        });
+        if is_layer {
+            drop(longshore_files::remove_tree(&entry.path()));
+        }
+    }
 }
 
 /// A path as a mount option: commas and colons separate things there.
@@ -145,22 +196,32 @@ mod tests {
 
     #[test]
     fn what_containers_wrote_and_what_the_kernel_made_is_removed() {
-        let scratch = tempfile::tempdir().unwrap();
-        let layers = scratch.path().join(LAYERS);
+        let pod = tempfile::tempdir().unwrap();
+        let scratch = pod.path().join("base.1");
         for path in [
-            "upper-1",
-            "work-2/work",
-            "upper-3/etc/deep",
-            "work-4/work",
-            "work-4/index",
+            "base.1.upper-1",
+            "base.1.upper-2/etc/deep",
+            "base.1.work-3/work",
+            "base.1.work-3/index",
+            "base.1.memory",
         ] {
-            fs::create_dir_all(layers.join(path)).unwrap();
+            fs::create_dir_all(pod.path().join(path)).unwrap();
         }
-        fs::write(layers.join("upper-3/etc/file"), "").unwrap();
-        fs::write(layers.join("work-4/work/left"), "").unwrap();
+        fs::write(pod.path().join("base.1.upper-2/etc/file"), "").unwrap();
+        fs::write(pod.path().join("base.1.work-3/work/left"), "").unwrap();
+        let kept = ["base.1", "base.1.log", "base.10.upper-1", "pod.json"];
+        fs::create_dir(&scratch).unwrap();
+        for file in ["base.1.log", "pod.json"] {
+            fs::write(pod.path().join(file), "").unwrap();
+        }
+        fs::create_dir(pod.path().join("base.10.upper-1")).unwrap();
         for _ in 0..2 {
-            remove(scratch.path());
-            assert!(!layers.exists());
+            remove(&scratch);
+            let left = fs::read_dir(pod.path()).unwrap();
+            let left = left.map(|it| it.unwrap().file_name().into_string().unwrap());
+            let mut left: Vec<String> = left.collect();
+            left.sort();
+            assert_eq!(left, kept);
         }
     }
 }

@@ -1,9 +1,13 @@
 //! A container's output as a log file in CRI format: `<RFC 3339> stdout F line`.
 
 use std::{
-    fs::File,
+    fs::{File, OpenOptions},
     io::{self, Read, Write},
-    os::fd::{AsFd, BorrowedFd, OwnedFd},
+    os::{
+        fd::{AsFd, BorrowedFd, OwnedFd},
+        unix::fs::OpenOptionsExt,
+    },
+    path::PathBuf,
 };
 
 use nix::{
@@ -18,6 +22,41 @@ const MAX_LINE: usize = 16 * 1024;
 
 /// The most that is read at once: as much as the largest pipe of an ordinary user holds.
 const MAX_READ: usize = 1024 * 1024;
+
+/// The log file of an attempt. It is made with the first entry: many tasks say nothing, and a file costs them as much as
+/// anything else on the disk.
+#[derive(Debug)]
+pub(super) struct LogFile {
+    path: PathBuf,
+    file: Option<File>,
+}
+
+impl LogFile {
+    /// A file that need not be there.
+    pub(super) fn new(path: PathBuf) -> Self {
+        Self { path, file: None }
+    }
+
+    fn open(&mut self) -> io::Result<&mut File> {
+        if self.file.is_none() {
+            let mut options = OpenOptions::new();
+            options.create(true).append(true).mode(0o600);
+            self.file = Some(options.open(&self.path)?);
+        }
+        let file = self.file.as_mut();
+        file.ok_or_else(|| io::Error::other("the log is not open"))
+    }
+}
+
+impl Write for LogFile {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.open()?.write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
 
 /// One of a container's two output streams.
 #[derive(Clone, Copy, Debug)]
@@ -157,6 +196,24 @@ mod tests {
         text.lines()
             .map(|l| l.split_once(' ').expect("a time").1.to_owned())
             .collect()
+    }
+
+    #[test]
+    fn a_log_is_made_with_its_first_line_and_goes_on_where_it_was() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let path = dir.path().join("0.log");
+        for expected in ["one\n", "one\ntwo\n"] {
+            let mut log = LogFile::new(path.clone());
+            let had = std::fs::read_to_string(&path).unwrap_or_default();
+            assert_eq!(
+                path.exists(),
+                !had.is_empty(),
+                "nothing is made without need"
+            );
+            let new = &expected.as_bytes()[had.len()..];
+            log.write_all(new).expect("written");
+            assert_eq!(std::fs::read_to_string(&path).expect("a log"), expected);
+        }
     }
 
     #[test]

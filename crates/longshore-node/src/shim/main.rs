@@ -8,7 +8,7 @@ use std::{
         fd::{AsFd, OwnedFd},
         unix::net::UnixListener,
     },
-    path::PathBuf,
+    path::{Path, PathBuf},
     process::ExitCode,
     time::Duration,
 };
@@ -36,10 +36,11 @@ use super::{
     node_link::NodeLink,
     probe::{self, ARG_PROBE},
     protocol::{AttemptId, Command, ContainerSpec, Report},
-    record::{Record, SOCKET},
-    running::{Part, Running},
+    record::{Durability, Record, SOCKET},
+    running::{OfPod, Part, Running},
+    sysctls,
 };
-use crate::{clock, network, profile::Profile};
+use crate::{clock, network, profile::Profile, volumes::memory_dir};
 
 /// The shim stops its containers when the node goes away.
 pub(crate) const ARG_DIE: &str = "die";
@@ -55,8 +56,8 @@ const RETRY_RECORD: Duration = Duration::from_secs(1);
 
 /// The entry point behind the hidden subcommand of [`NodeConfig::shim_command`](crate::NodeConfig).
 ///
-/// Arguments: `POD_DIR die|stay GRACE_SECONDS` with the listening socket as standard input, or `fork ROOM` with a socket
-/// to the node, for a process that forks those, or `probe full|user SCRATCH_DIR`, or
+/// Arguments: `POD_DIR die|stay GRACE_SECONDS [SYSCTL=VALUE…]` with the listening socket as standard input, or
+/// `fork ROOM` with a socket to the node, for a process that forks those, or `probe full|user SCRATCH_DIR`, or
 /// `enter|enter-terminal INIT_PID COMMAND…`, or `network full|user die|stay [PID]`; in front of them there may be the one
 /// of [`with_open_files`]. Must be called before the process has a second thread.
 pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
@@ -108,7 +109,7 @@ pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
     }
 }
 
-/// Standard error is the pod's shim.log; if even that is gone, the error is lost.
+/// Standard error is the node's shims.log; if even that is gone, the error is lost.
 fn say(error: &io::Error) {
     drop(writeln!(io::stderr(), "shim: {error}"));
 }
@@ -138,10 +139,16 @@ fn fork_shims() -> io::Result<()> {
 
 /// Is the shim of a pod, in the pod's network where it has one of its own.
 fn run(words: &[&str], network: Option<OwnedFd>) -> io::Result<()> {
-    let [pod_dir, on_loss @ (ARG_DIE | ARG_STAY), grace] = words else {
+    let [
+        pod_dir,
+        on_loss @ (ARG_DIE | ARG_STAY),
+        grace,
+        settings @ ..,
+    ] = words
+    else {
         return Err(io::Error::new(
             io::ErrorKind::InvalidInput,
-            format!("expected POD_DIR die|stay GRACE_SECONDS, got {words:?}"),
+            format!("expected POD_DIR die|stay GRACE_SECONDS [SYSCTL=VALUE…], got {words:?}"),
         ));
     };
     let grace = grace
@@ -153,10 +160,25 @@ fn run(words: &[&str], network: Option<OwnedFd>) -> io::Result<()> {
         OnLoss::Stay
     };
     let own = match network {
-        Some(network) => OwnIds::in_network(network)?,
+        Some(network) => in_network(network, settings)
+            .inspect_err(|error| tell_failure(Path::new(pod_dir), error))?,
         None => OwnIds::current(),
     };
     Shim::new(pod_dir.into(), on_loss, grace, own)?.run()
+}
+
+fn in_network(network: OwnedFd, settings: &[&str]) -> io::Result<OwnIds> {
+    let own = OwnIds::in_network(network)?;
+    sysctls::set(settings)?;
+    Ok(own)
+}
+
+/// Tells the node why there is no shim. Nobody shall find its socket once the node knows.
+fn tell_failure(pod_dir: &Path, error: &io::Error) {
+    drop(std::fs::remove_file(pod_dir.join(SOCKET)));
+    if let Ok(listener) = io::stdin().as_fd().try_clone_to_owned() {
+        fork_server::refuse(listener, error);
+    }
 }
 
 /// An argument that goes in front of the others: containers and probes have this soft limit of open files, whatever limit
@@ -253,7 +275,28 @@ impl Shim {
         }
         // A node that finds no socket reads the records instead of asking.
         drop(std::fs::remove_file(self.pod_dir.join(SOCKET)));
+        let memory = memory_dir(&self.uid());
+        drop(std::fs::remove_file(memory.join(SOCKET)));
+        // Only what is empty: the pod may have volumes in it.
+        drop(std::fs::remove_dir(memory));
         Ok(())
+    }
+
+    fn uid(&self) -> String {
+        let name = self.pod_dir.file_name().unwrap_or_default();
+        name.to_string_lossy().into_owned()
+    }
+
+    /// Says something in the log that all shims of the node share.
+    fn say(&self, what: impl std::fmt::Display) {
+        drop(writeln!(io::stderr(), "shim of pod {}: {what}", self.uid()));
+    }
+
+    fn durability(&self) -> Durability {
+        match self.on_loss {
+            OnLoss::Stop => Durability::ProcessLoss,
+            OnLoss::Stay => Durability::PowerLoss,
+        }
     }
 
     /// The shim ends after a request to stop, or when there is neither a container to watch nor a
@@ -327,10 +370,7 @@ impl Shim {
                 if let Some(started) = self.running.get_mut(&id).and_then(|r| r.advance(part)) {
                     let running = self.running.get(&id);
                     if let Some(Err(e)) = running.map(|r| r.record.note(&self.pod_dir)) {
-                        drop(writeln!(
-                            io::stderr(),
-                            "shim: cannot record the start of {id}: {e}"
-                        ));
+                        self.say(format_args!("cannot record the start of {id}: {e}"));
                     }
                     self.tell(&Report::Started { id, started });
                 }
@@ -382,11 +422,10 @@ impl Shim {
     /// until the write succeeds, but the node need not wait for that: it writes the end to the API server.
     fn record_end(&mut self, mut record: Record) {
         record.was_stopped = self.stopping.is_some();
-        if let Err(e) = record.end(&self.pod_dir) {
-            drop(writeln!(
-                io::stderr(),
-                "shim: cannot record the end of {}, trying again: {e}",
-                record.id
+        if let Err(e) = record.end(&self.pod_dir, self.durability()) {
+            let id = &record.id;
+            self.say(format_args!(
+                "cannot record the end of {id}, trying again: {e}"
             ));
             self.unrecorded.push(record.clone());
         }
@@ -396,9 +435,9 @@ impl Shim {
     }
 
     fn record_again(&mut self) {
-        let pod_dir = &self.pod_dir;
+        let (pod_dir, durability) = (&self.pod_dir, self.durability());
         self.unrecorded
-            .retain(|record| record.end(pod_dir).is_err());
+            .retain(|record| record.end(pod_dir, durability).is_err());
     }
 
     /// Takes a new node. Whatever fails here is the connection's trouble: the containers must not end by it.
@@ -413,7 +452,7 @@ impl Shim {
         self.has_met_node = true;
         match node {
             Ok(node) => self.node = Some(node),
-            Err(e) => return drop(writeln!(io::stderr(), "shim: lost a node: {e}")),
+            Err(e) => return self.say(format_args!("lost a node: {e}")),
         }
         match Record::load_all(&self.pod_dir) {
             Ok(recorded) => {
@@ -425,7 +464,7 @@ impl Shim {
             Err(e) => {
                 // A node without all reports must not decide anything: the shim disconnects, and
                 // the node connects again.
-                drop(writeln!(io::stderr(), "shim: cannot read the records: {e}"));
+                self.say(format_args!("cannot read the records: {e}"));
                 self.node_is_gone();
             }
         }
@@ -445,7 +484,7 @@ impl Shim {
         let (commands, is_open) = node.read();
         for command in commands {
             match command {
-                Command::Start { id, spec } => self.start(id, &spec),
+                Command::Start { id, spec, memory } => self.start(id, &spec, &memory),
                 Command::Signal { id, signal } => {
                     if let (Some(running), Ok(signal)) =
                         (self.running.get(&id), Signal::try_from(signal))
@@ -500,7 +539,7 @@ impl Shim {
     }
 
     /// Runs an attempt unless it has a record: the record is on disk before the fork.
-    fn start(&mut self, id: AttemptId, spec: &ContainerSpec) {
+    fn start(&mut self, id: AttemptId, spec: &ContainerSpec, memory: &str) {
         if let Some(record) = self.unrecorded.iter().find(|r| r.id == id) {
             return self.tell_record(record.clone());
         }
@@ -513,16 +552,21 @@ impl Shim {
                     self.tell_record(record);
                 }
             }
-            Ok(None) => match Running::start(id, spec, &self.pod_dir, self.own) {
-                Ok(running) => drop(self.running.insert(running.record.id.clone(), running)),
-                Err(record) => self.record_end(*record),
-            },
+            Ok(None) => {
+                let pod = OfPod {
+                    dir: &self.pod_dir,
+                    durability: self.durability(),
+                    own: self.own,
+                    memory,
+                };
+                match Running::start(id, spec, &pod) {
+                    Ok(running) => drop(self.running.insert(running.record.id.clone(), running)),
+                    Err(record) => self.record_end(*record),
+                }
+            }
             // It is not known whether the attempt ran, so it must not run: it waits for a disk that
             // can be read and for a node that sends the command again.
-            Err(e) => drop(writeln!(
-                io::stderr(),
-                "shim: cannot read the record of {id}: {e}"
-            )),
+            Err(e) => self.say(format_args!("cannot read the record of {id}: {e}")),
         }
     }
 

@@ -26,7 +26,9 @@ mod proc_file;
 mod program;
 mod rootfs;
 mod running;
+mod sysctls;
 mod terminal;
+mod tree;
 
 pub(crate) use exec_target::ExecTarget;
 pub(crate) use fork_server::{ARG_FORK, N_STREAMS};

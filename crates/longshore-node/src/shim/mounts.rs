@@ -1,6 +1,7 @@
 //! Single mounts: bind, read-only, mount points that do not exist yet, and what the host has mounted.
 
 use std::{
+    collections::BTreeSet,
     ffi::{CString, OsString},
     fs, io,
     os::unix::{
@@ -48,6 +49,7 @@ pub(super) fn bind(source: &Path, target: &Path) -> io::Result<()> {
 
 /// The kernel's `struct mount_attr`.
 #[repr(C)]
+#[derive(Default)]
 struct MountAttr {
     attr_set: u64,
     attr_clr: u64,
@@ -55,19 +57,25 @@ struct MountAttr {
     userns_fd: u64,
 }
 
+/// The kernel's `MOUNT_ATTR_RDONLY`.
+const READ_ONLY: u64 = 1;
+
 /// Refuses writes through the mount at `target`, and through those below it when `recursive`.
-///
-/// `mount_setattr` (Linux 5.12) because a remount must repeat flags that it may not know.
 pub(super) fn set_read_only(target: &Path, recursive: bool) -> io::Result<()> {
-    const MOUNT_ATTR_RDONLY: u64 = 1;
-    let path = CString::new(target.as_os_str().as_bytes())?;
     let attr = MountAttr {
-        attr_set: MOUNT_ATTR_RDONLY,
-        attr_clr: 0,
-        propagation: 0,
-        userns_fd: 0,
+        attr_set: READ_ONLY,
+        ..MountAttr::default()
     };
-    let flags = if recursive { libc::AT_RECURSIVE } else { 0 };
+    set_attributes(
+        target,
+        &attr,
+        if recursive { libc::AT_RECURSIVE } else { 0 },
+    )
+}
+
+/// `mount_setattr` (Linux 5.12) because a remount must repeat flags that it may not know.
+fn set_attributes(target: &Path, attr: &MountAttr, flags: libc::c_int) -> io::Result<()> {
+    let path = CString::new(target.as_os_str().as_bytes())?;
     #[expect(unsafe_code, reason = "nix has no wrapper for mount_setattr")]
     // SAFETY: `path` is a C string and `attr` a `struct mount_attr` of the size passed; both outlive the
     // call, and the kernel only reads them.
@@ -77,7 +85,7 @@ pub(super) fn set_read_only(target: &Path, recursive: bool) -> io::Result<()> {
             libc::AT_FDCWD,
             path.as_ptr(),
             flags,
-            &raw const attr,
+            std::ptr::from_ref(attr),
             size_of::<MountAttr>(),
         )
     };
@@ -86,6 +94,42 @@ pub(super) fn set_read_only(target: &Path, recursive: bool) -> io::Result<()> {
     } else {
         Err(io::Error::last_os_error())
     }
+}
+
+/// Refuses writes to the whole tree of this process, except through mounts at and below `kept` that take writes now.
+///
+/// First the kernel makes all read-only, then the exceptions are taken back: what this function fails to see stays
+/// read-only.
+pub(super) fn set_tree_read_only(kept: &[PathBuf]) -> io::Result<()> {
+    let table = proc_file::read("/proc/self/mountinfo", MOUNT_TABLE)?;
+    set_read_only(Path::new("/"), true)?;
+    let writable = MountAttr {
+        attr_clr: READ_ONLY,
+        ..MountAttr::default()
+    };
+    for at in writable_below(&table, kept) {
+        match set_attributes(&at, &writable, 0).map_err(|e| (e.raw_os_error(), e)) {
+            // Another mount covers it, or a directory above it.
+            Ok(()) | Err((Some(libc::EINVAL | libc::ENOENT | libc::ENOTDIR), _)) => {}
+            Err((_, e)) => return Err(e),
+        }
+    }
+    Ok(())
+}
+
+/// Where the mounts are that take writes, at and below `kept`. A path at which the table has several mounts that do not
+/// cover each other is left out unless all of them do: one that a mount further up covers cannot be told from the other.
+fn writable_below(table: &[u8], kept: &[PathBuf]) -> BTreeSet<PathBuf> {
+    let all: Vec<Mounted> = mounted(table).collect();
+    let is_below = |it: &&Mounted| kept.iter().any(|dir| it.at.starts_with(dir));
+    let is_covered = |it: &Mounted| all.iter().any(|on| on.parent == it.id && on.at == it.at);
+    let seen = all.iter().filter(is_below).filter(|it| !is_covered(it));
+    let (refused, writable): (Vec<&Mounted>, Vec<&Mounted>) = seen.partition(|it| it.read_only);
+    let refused: BTreeSet<&Path> = refused.iter().map(|it| it.at.as_path()).collect();
+    let writable = writable.into_iter().map(|it| it.at.clone());
+    writable
+        .filter(|at| !refused.contains(at.as_path()))
+        .collect()
 }
 
 /// Makes `target` exist as something to mount on.
@@ -164,20 +208,41 @@ pub(super) fn host_mounts() -> io::Result<Vec<HostMount>> {
 
 fn parse_mounts(table: &[u8]) -> Vec<HostMount> {
     let mut all: Vec<HostMount> = Vec::new();
-    for line in table.split(|b| *b == b'\n') {
-        let mut fields = line.split(|b| *b == b' ').skip(4);
-        let (Some(at), Some(options)) = (fields.next(), fields.next()) else {
-            continue;
-        };
-        let at = PathBuf::from(OsString::from_vec(unescaped(at)));
+    for Mounted { at, read_only, .. } in mounted(table) {
         let is_shown = at != Path::new("/") && !NOT_SHOWN.iter().any(|dir| at.starts_with(dir));
         if is_shown && !all.iter().any(|m| m.at == at) {
-            let read_only = options.split(|b| *b == b',').any(|o| o == b"ro");
             all.push(HostMount { at, read_only });
         }
     }
     all.sort_by_key(|m| m.at.components().count());
     all
+}
+
+/// A line of the table of mounts.
+struct Mounted {
+    id: u64,
+    /// The mount that it is mounted on.
+    parent: u64,
+    at: PathBuf,
+    read_only: bool,
+}
+
+/// The lines of a `mountinfo` file.
+fn mounted(table: &[u8]) -> impl Iterator<Item = Mounted> {
+    let number = |field: &[u8]| std::str::from_utf8(field).ok()?.parse().ok();
+    table.split(|b| *b == b'\n').filter_map(move |line| {
+        let mut fields = line.split(|b| *b == b' ');
+        let (id, parent) = (number(fields.next()?)?, number(fields.next()?)?);
+        // The device, and what of its file system is shown.
+        let mut fields = fields.skip(2);
+        let (at, options) = (fields.next()?, fields.next()?);
+        Some(Mounted {
+            id,
+            parent,
+            at: PathBuf::from(OsString::from_vec(unescaped(at))),
+            read_only: options.split(|b| *b == b',').any(|o| o == b"ro"),
+        })
+    })
 }
 
 /// The kernel writes blanks, tabs, line ends and backslashes as three octal digits.
@@ -228,5 +293,25 @@ mod tests {
                 },
             ]
         );
+    }
+
+    #[test]
+    fn only_visible_mounts_of_volumes_take_writes_again() {
+        let table = b"20 1 0:1 / / rw - overlay x rw\n\
+            21 20 0:2 / /tmp rw - ext4 x rw\n\
+            22 20 0:3 / /dev rw,nosuid - tmpfs x rw\n\
+            23 22 0:4 / /dev/pts rw - devpts x rw\n\
+            24 21 0:5 / /tmp/data rw - ext4 x rw\n\
+            25 24 0:6 / /tmp/data/frozen ro - ext4 x rw\n\
+            26 20 0:7 / /under ro - ext4 x rw\n\
+            27 26 0:8 / /under rw - ext4 x rw\n\
+            28 20 0:9 / /over rw - ext4 x rw\n\
+            29 28 0:9 / /over ro - ext4 x rw\n\
+            30 27 0:9 / /under/lock rw - ext4 x rw\n\
+            31 26 0:9 / /under/lock ro - ext4 x rw\n";
+        let kept = ["/dev", "/tmp/data", "/under", "/over"].map(PathBuf::from);
+        let writable = writable_below(table, &kept);
+        let expected = ["/dev", "/dev/pts", "/tmp/data", "/under"];
+        assert_eq!(writable, BTreeSet::from(expected.map(PathBuf::from)));
     }
 }

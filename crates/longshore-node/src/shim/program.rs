@@ -41,14 +41,10 @@ fn attempt(spec: &ContainerSpec, pipes: &ChildPipes) -> Result<Infallible, Failu
     let failed =
         |what: &str, e: &dyn std::fmt::Display| Failure::before_exec(format!("cannot {what}: {e}"));
     setsid().map_err(|e| failed("make a session", &e))?;
-    match &pipes.stdin {
-        Some(stdin) => dup2_stdin(stdin),
-        None => {
-            let null = fs::File::open("/dev/null").map_err(|e| failed("open /dev/null", &e))?;
-            dup2_stdin(&null)
-        }
+    // Without an input, that of the init is kept: `/dev/null`.
+    if let Some(stdin) = &pipes.stdin {
+        dup2_stdin(stdin).map_err(|e| failed("set standard input", &e))?;
     }
-    .map_err(|e| failed("set standard input", &e))?;
     if pipes.is_terminal {
         terminal::take_control().map_err(|e| failed("take the terminal", &e))?;
     }

@@ -33,6 +33,10 @@ pub enum Command {
         id: AttemptId,
         /// How to run the attempt.
         spec: Box<ContainerSpec>,
+        /// What the node remembers of the pod, in the node's words: it goes into the file of the record, and so is on disk
+        /// as soon as the attempt is begun.
+        #[serde(default)]
+        memory: String,
     },
     /// Sends a signal to the container's first process.
     Signal {
@@ -216,7 +220,7 @@ pub struct RootSpec {
     pub base: PathBuf,
     /// The host name inside.
     pub hostname: String,
-    /// Whether the root (not the volumes) refuses writes.
+    /// Whether everything except the volumes, `/dev` and `/proc` refuses writes.
     pub read_only: bool,
     /// Files and directories of the host that the container must not see.
     pub hide: Vec<PathBuf>,

@@ -1,4 +1,4 @@
-//! The records of a pod directory: one per container attempt, on disk before the shim reports it.
+//! The records of a pod directory: one per container attempt, written before the shim reports it.
 
 use std::{
     fs::{self, OpenOptions},
@@ -18,10 +18,22 @@ use crate::clock;
 /// The name of the socket in a pod directory.
 pub(crate) const SOCKET: &str = "shim.sock";
 /// The name of the record in the directory of an attempt.
-const FILE: &str = "record.json";
+pub(super) const RECORD_FILE: &str = "record.json";
 /// The size of every record, taken before the attempt begins and written over ever after: a disk that has become full
 /// (perhaps by the container itself) cannot keep its end from being recorded.
 const SIZE: usize = 8 * 1024;
+
+/// What the records of a pod survive. Each of them survives the death of every process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Durability {
+    /// A loss of power, too: the cluster of the pod does, and it has told others what the records say.
+    PowerLoss,
+    /// For a pod that dies with its node. No promise about it is older than the processes: its cluster is in memory, and
+    /// nothing that is on disk follows from the end of an attempt before the row of its task is, which has a sync of its
+    /// own. What a loss of power takes is a success of which no row tells, and such a task runs again as one that the
+    /// loss has ended. Two syncs before each start and one at each end would buy no more than that.
+    ProcessLoss,
+}
 
 /// What is known for certain about one attempt.
 ///
@@ -30,6 +42,10 @@ const SIZE: usize = 8 * 1024;
 pub(crate) struct Record {
     /// The attempt.
     pub(crate) id: AttemptId,
+    /// The uid of the pod. After a loss of power, some file systems show what another file had in the same place: a record
+    /// of another pod counts as one that is half-written.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub(crate) pod: String,
     /// The boot of the machine that it was begun in; empty when that is unknown.
     #[serde(default)]
     pub(crate) boot: String,
@@ -50,9 +66,10 @@ pub(crate) struct Record {
 
 impl Record {
     /// An attempt of which only the name is known.
-    pub(crate) fn new(id: AttemptId, boot: String) -> Self {
+    pub(crate) fn new(pod_dir: &Path, id: AttemptId, boot: String) -> Self {
         Self {
             id,
+            pod: pod_of(pod_dir),
             boot,
             started: None,
             start_ticks: None,
@@ -61,26 +78,40 @@ impl Record {
         }
     }
 
-    /// Writes the first record of an attempt durably and at its full size. Where the disk is full, no draft stays behind:
-    /// its space is needed to say so.
-    pub(crate) fn begin(&self, pod_dir: &Path) -> io::Result<()> {
-        let path = attempt_dir(pod_dir, &self.id).join(FILE);
-        longshore_files::replace(&path, 0o600, &self.to_bytes()?)
+    /// Writes the first record of an attempt at its full size, and what the node remembers of the pod behind it. Where the
+    /// disk is full, no draft stays behind: its space is needed to say so.
+    pub(crate) fn begin(
+        &self,
+        pod_dir: &Path,
+        durability: Durability,
+        memory: &str,
+    ) -> io::Result<()> {
+        let path = attempt_dir(pod_dir, &self.id).join(RECORD_FILE);
+        let mut bytes = self.to_bytes()?;
+        bytes.extend_from_slice(memory.as_bytes());
+        match durability {
+            Durability::PowerLoss => longshore_files::replace(&path, 0o600, &bytes),
+            Durability::ProcessLoss => longshore_files::replace_unsynced(&path, 0o600, &bytes),
+        }
     }
 
-    /// Writes the end of an attempt durably, in the room of its first record where it has one.
+    /// Writes the end of an attempt, in the room of its first record where it has one.
     ///
     /// A crash of the machine in the middle of it leaves what [`load`](Self::load) reads as a beginning without an end.
     ///
-    /// It has a sync of its own, before the end is reported: what is reported counts at once for what is durable by itself,
-    /// the pod's status and the task's row. With only the beginning left after a loss of power, the node would take the
-    /// attempt for a lost one (137) against the status that it has written, and start anew a container of `OnFailure` whose
-    /// success others have acted upon. The sync is one of blocks that the file has already.
-    pub(crate) fn end(&self, pod_dir: &Path) -> io::Result<()> {
-        match self.overwrite(pod_dir) {
-            Ok(file) => file.sync_data(),
-            Err(e) if e.kind() == io::ErrorKind::NotFound => self.begin(pod_dir),
-            Err(e) => Err(e),
+    /// With [`Durability::PowerLoss`] it has a sync of its own, before the end is reported: what is reported counts at once
+    /// for what is durable by itself, the pod's status and the task's row. With only the beginning left after a loss of
+    /// power, the node would take the attempt for a lost one (137) against the status that it has written, and start anew
+    /// a container of `OnFailure` whose success others have acted upon. The sync is one of blocks that the file has
+    /// already.
+    pub(crate) fn end(&self, pod_dir: &Path, durability: Durability) -> io::Result<()> {
+        match (self.overwrite(pod_dir), durability) {
+            (Ok(file), Durability::PowerLoss) => longshore_files::sync_content(&file),
+            (Ok(_), Durability::ProcessLoss) => Ok(()),
+            (Err(e), _) if e.kind() == io::ErrorKind::NotFound => {
+                self.begin(pod_dir, durability, "")
+            }
+            (Err(e), _) => Err(e),
         }
     }
 
@@ -90,7 +121,7 @@ impl Record {
     }
 
     fn overwrite(&self, pod_dir: &Path) -> io::Result<fs::File> {
-        let path = attempt_dir(pod_dir, &self.id).join(FILE);
+        let path = attempt_dir(pod_dir, &self.id).join(RECORD_FILE);
         let mut file = OpenOptions::new().write(true).open(path)?;
         file.write_all(&self.to_bytes()?)?;
         Ok(file)
@@ -113,12 +144,16 @@ impl Record {
 
     /// Reads the record of an attempt; `None` when the attempt was never begun.
     pub(crate) fn load(pod_dir: &Path, id: &AttemptId) -> io::Result<Option<Self>> {
-        match fs::read(attempt_dir(pod_dir, id).join(FILE)) {
+        match fs::read(attempt_dir(pod_dir, id).join(RECORD_FILE)) {
             // A record that is half-written says only that the attempt was begun.
-            Ok(bytes) => Ok(Some(
-                serde_json::from_slice(&bytes)
-                    .unwrap_or_else(|_| Self::new(id.clone(), String::new())),
-            )),
+            Ok(bytes) => {
+                let own = &bytes[..bytes.len().min(SIZE)];
+                let record = serde_json::from_slice::<Self>(own).ok();
+                let record = record.filter(|it| it.id == *id && it.is_in(pod_dir));
+                Ok(Some(record.unwrap_or_else(|| {
+                    Self::new(pod_dir, id.clone(), String::new())
+                })))
+            }
             Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(None),
             Err(e) => Err(e),
         }
@@ -127,20 +162,48 @@ impl Record {
     /// Every record of a pod, by container and attempt.
     pub(crate) fn load_all(pod_dir: &Path) -> io::Result<Vec<Self>> {
         let mut all = Vec::new();
-        for container in names(&pod_dir.join("containers"))? {
-            for attempt in names(&pod_dir.join("containers").join(&container))? {
-                let Ok(attempt) = attempt.parse() else {
-                    continue;
-                };
-                let id = AttemptId {
-                    container: container.clone(),
-                    attempt,
-                };
-                all.extend(Self::load(pod_dir, &id)?);
-            }
+        for id in names(pod_dir)?.iter().filter_map(|name| attempt_of(name)) {
+            all.extend(Self::load(pod_dir, &id)?);
         }
         all.sort_by(|a, b| a.id.cmp(&b.id));
         Ok(all)
+    }
+
+    /// Whether an attempt of the pod has begun.
+    pub(crate) fn is_any(pod_dir: &Path) -> bool {
+        Self::load_all(pod_dir).is_ok_and(|all| !all.is_empty())
+    }
+
+    /// What the node remembers of the pod, as the files of the records have it.
+    pub(crate) fn memories(pod_dir: &Path) -> io::Result<Vec<Vec<u8>>> {
+        let ids = names(pod_dir)?;
+        let files = ids.iter().filter_map(|name| attempt_of(name));
+        let files =
+            files.filter_map(|id| fs::read(attempt_dir(pod_dir, &id).join(RECORD_FILE)).ok());
+        Ok(files
+            .filter_map(|file| file.get(SIZE..).map(<[u8]>::to_vec))
+            .filter(|memory| !memory.is_empty())
+            .collect())
+    }
+
+    /// Removes all records of a pod, of which nobody can tell any more which one it was, and the directories that had
+    /// nothing else.
+    pub(crate) fn remove_all(pod_dir: &Path) -> io::Result<()> {
+        for id in names(pod_dir)?.iter().filter_map(|name| attempt_of(name)) {
+            let attempt = attempt_dir(pod_dir, &id);
+            match fs::remove_file(attempt.join(RECORD_FILE)) {
+                Err(e) if e.kind() != io::ErrorKind::NotFound => return Err(e),
+                Ok(()) | Err(_) => {}
+            }
+            // Most pods need no look at what else is in them then.
+            drop(fs::remove_dir(attempt));
+        }
+        Ok(())
+    }
+
+    /// Whether it is a record of this pod.
+    fn is_in(&self, pod_dir: &Path) -> bool {
+        self.pod.is_empty() || self.pod == pod_of(pod_dir)
     }
 
     /// Whether the attempt was begun since the machine was started.
@@ -184,12 +247,37 @@ pub(crate) fn lost_exit(started: Option<&Started>) -> Exit {
     }
 }
 
-/// The directory of one attempt: its record, its writable layer, its termination message.
+/// The directory of one attempt: its record, and what the kernel and the init need of it. What else the attempt has in the
+/// directory of the pod is beside it, and begins with the same name (see [`beside`]).
+///
+/// It is one directory, and none for the container: on some file systems, to make and remove a directory costs a task as
+/// much as a page of records does.
 pub(crate) fn attempt_dir(pod_dir: &Path, id: &AttemptId) -> PathBuf {
-    pod_dir
-        .join("containers")
-        .join(&id.container)
-        .join(id.attempt.to_string())
+    // The name of a container has no dot.
+    pod_dir.join(format!("{}.{}", id.container, id.attempt))
+}
+
+/// A path beside the directory of an attempt.
+pub(crate) fn beside(attempt_dir: &Path, what: &str) -> PathBuf {
+    let mut name = attempt_dir.file_name().unwrap_or_default().to_owned();
+    name.push(".");
+    name.push(what);
+    attempt_dir.with_file_name(name)
+}
+
+/// The attempt whose directory has this name.
+fn attempt_of(name: &str) -> Option<AttemptId> {
+    let (container, attempt) = name.rsplit_once('.')?;
+    Some(AttemptId {
+        container: container.to_owned(),
+        attempt: attempt.parse().ok()?,
+    })
+}
+
+/// The uid of the pod of a directory.
+fn pod_of(pod_dir: &Path) -> String {
+    let name = pod_dir.file_name().unwrap_or_default();
+    name.to_string_lossy().into_owned()
 }
 
 /// The start time of a process in clock ticks since boot; `None` when it has ended.
@@ -218,12 +306,12 @@ fn names(dir: &Path) -> io::Result<Vec<String>> {
 mod tests {
     use super::*;
 
-    fn ended(message: String) -> Record {
+    fn ended(pod_dir: &Path, message: String) -> Record {
         let id = AttemptId {
             container: "main".into(),
             attempt: 0,
         };
-        let mut record = Record::new(id, boot_id());
+        let mut record = Record::new(pod_dir, id, boot_id());
         record.exit = Some(Exit {
             message,
             ..record.lost()
@@ -240,7 +328,7 @@ mod tests {
             ("\0".repeat(4096), false),
             ("\"".repeat(4096), false),
         ] {
-            let record = ended(message);
+            let record = ended(Path::new("/pods/uid"), message);
             let bytes = record.to_bytes().expect("JSON");
             assert_eq!(bytes.len(), SIZE);
             let read: Record = serde_json::from_slice(&bytes).expect("JSON");
@@ -255,17 +343,65 @@ mod tests {
     #[test]
     fn a_torn_record_says_that_the_attempt_was_begun() {
         let dir = tempfile::tempdir().expect("a directory");
-        let record = ended("bye".into());
+        let record = ended(dir.path(), "bye".into());
         let attempt = attempt_dir(dir.path(), &record.id);
         fs::create_dir_all(&attempt).expect("a directory");
-        fs::write(attempt.join(FILE), &record.to_bytes().expect("JSON")[..40]).expect("a file");
+        fs::write(
+            attempt.join(RECORD_FILE),
+            &record.to_bytes().expect("JSON")[..40],
+        )
+        .expect("a file");
         let read = Record::load(dir.path(), &record.id).expect("readable");
-        assert_eq!(read, Some(Record::new(record.id, String::new())));
+        assert_eq!(
+            read,
+            Some(Record::new(dir.path(), record.id, String::new()))
+        );
+    }
+
+    #[test]
+    fn a_record_is_read_back_whatever_it_survives() {
+        for (durability, n_syncs) in [(Durability::PowerLoss, 3), (Durability::ProcessLoss, 0)] {
+            let before = longshore_files::disk::n_syncs();
+            let dir = tempfile::tempdir().expect("a directory");
+            let record = ended(dir.path(), "bye".into());
+            fs::create_dir(attempt_dir(dir.path(), &record.id)).expect("a directory");
+            let begun = Record {
+                exit: None,
+                ..record.clone()
+            };
+            let memory = "its pod".repeat(SIZE);
+            begun
+                .begin(dir.path(), durability, &memory)
+                .expect("written");
+            assert_eq!(Record::load_all(dir.path()).expect("readable"), [begun]);
+            record.end(dir.path(), durability).expect("written");
+            let memories = Record::memories(dir.path()).expect("readable");
+            assert_eq!(memories, [memory.into_bytes()]);
+            assert_eq!(longshore_files::disk::n_syncs() - before, n_syncs);
+            // What is beside the directory of an attempt is no attempt.
+            let attempt = attempt_dir(dir.path(), &record.id);
+            fs::create_dir(beside(&attempt, "upper-1")).expect("a directory");
+            fs::write(beside(&attempt, "log"), "").expect("a file");
+            assert_eq!(Record::load_all(dir.path()).expect("readable"), [record]);
+        }
+    }
+
+    /// Blocks of a file that was removed, which a loss of power has left in the place of those that were written.
+    #[test]
+    fn the_end_of_another_pod_is_not_taken_for_ones_own() {
+        let folder = tempfile::tempdir().expect("a directory");
+        let (own, other) = (folder.path().join("own"), folder.path().join("other"));
+        let record = ended(&other, "bye".into());
+        let attempt = attempt_dir(&own, &record.id);
+        fs::create_dir_all(&attempt).expect("a directory");
+        fs::write(attempt.join(RECORD_FILE), record.to_bytes().expect("JSON")).expect("a file");
+        let read = Record::load(&own, &record.id).expect("readable");
+        assert_eq!(read, Some(Record::new(&own, record.id, String::new())));
     }
 
     #[test]
     fn what_was_begun_before_the_machine_was_started_anew_says_so() {
-        let mut record = ended(String::new());
+        let mut record = ended(Path::new("/pods/uid"), String::new());
         assert!(record.is_of_this_boot());
         record.boot = "another".into();
         assert!(!record.is_of_this_boot());

@@ -5,10 +5,11 @@
 //! resolve it: a link inside the container cannot lead a mount out of it.
 
 use std::{
-    fs, io,
+    fs::{self, File, OpenOptions, Permissions},
+    io,
     os::{
         fd::{AsRawFd, OwnedFd},
-        unix::fs::{FileTypeExt, MetadataExt, symlink},
+        unix::fs::{FileTypeExt, MetadataExt, PermissionsExt, symlink},
     },
     path::{Path, PathBuf},
 };
@@ -17,17 +18,19 @@ use nix::{
     fcntl::{OFlag, OpenHow, ResolveFlag, open, openat2},
     mount::{MntFlags, MsFlags, mount, umount2},
     sys::stat::{Mode, SFlag, mknod, umask},
-    unistd::{chdir, pivot_root, sethostname},
+    unistd::{chdir, fchdir, pivot_root, sethostname},
 };
 
 use super::{
     layers::{Layers, Rights},
-    mounts::{bind, ensure_mount_point, host_mounts, set_read_only},
+    mounts::{bind, ensure_mount_point, host_mounts, set_read_only, set_tree_read_only},
     protocol::{MountSpec, RootSpec},
 };
 
-/// Where the host's tree hangs until the container's own is complete.
-const OLD: &str = "/.longshore-old";
+/// Where the host's tree hangs until the container's own is complete: in memory, so that it costs nothing on a disk.
+const OLD: &str = "/dev/.longshore-old";
+/// The file of the termination message in the directory of an attempt, where it is not in the container's `/dev`.
+pub(super) const TERMINATION_FILE: &str = "termination-log";
 /// Device files of every container, as in the OCI runtime specification.
 const DEVICES: [&str; 6] = ["null", "zero", "full", "random", "urandom", "tty"];
 
@@ -57,28 +60,35 @@ impl<T, E: Into<io::Error>> Context<T> for std::result::Result<T, E> {
     }
 }
 
-/// Builds the file system and makes it the root of the calling process.
-pub(super) fn enter(spec: &RootSpec, rights: Rights, scratch: &Path) -> Result<()> {
+/// Builds the file system and makes it the root of the calling process. Returns the file of the termination message, which
+/// is at `message`, where it is in the memory of the container.
+pub(super) fn enter(
+    spec: &RootSpec,
+    rights: Rights,
+    scratch: &Path,
+    message: &Path,
+) -> Result<Option<File>> {
     let slash = Path::new("/");
     let volumes = resolve(&spec.mounts)?;
     let private = MsFlags::MS_REC | MsFlags::MS_PRIVATE;
     mount(None::<&str>, slash, None::<&str>, private, None::<&str>)
         .at("make private the mounts below", slash)?;
 
-    let root = scratch.join("root");
-    fs::create_dir_all(&root).at("make", &root)?;
+    // A mount point of its own would be one more directory. It is covered only until the tree becomes the root.
+    let root = scratch;
+    fs::create_dir_all(root).at("make", root)?;
     let shadow = scratch.join("shadow");
     let mut layers = Layers::new(scratch, rights);
     match (rights, spec.base == slash) {
-        (Rights::Root, true) => host_overlay(&mut layers, &root, &spec.hide)?,
-        (Rights::User, true) => host_tree(&mut layers, &root)?,
+        (Rights::Root, true) => host_overlay(&mut layers, root, &spec.hide)?,
+        (Rights::User, true) => host_tree(&mut layers, root)?,
         (Rights::Root | Rights::User, false) => {
             layers
-                .stack(&spec.base, &root)
+                .stack(&spec.base, root)
                 .at("use as a root file system", &spec.base)?;
         }
     }
-    pivot(&root)?;
+    let host = pivot(root, rights)?;
     kernel_mounts()?;
     devices(rights)?;
     if spec.base == slash {
@@ -89,15 +99,46 @@ pub(super) fn enter(spec: &RootSpec, rights: Rights, scratch: &Path) -> Result<(
         name_resolution(&shadow)?;
     }
     for volume in &volumes {
-        attach(volume, &shadow)?;
+        attach(&host, volume, &shadow)?;
     }
-    let old = Path::new(OLD);
-    umount2(old, MntFlags::MNT_DETACH).at("let go of", old)?;
-    fs::remove_dir(old).at("remove", old)?;
+    let message = message_file(&host, message, scratch)?;
+    host.let_go()?;
     if spec.read_only {
-        set_read_only(slash, false).at("make read-only", slash)?;
+        freeze(&volumes)?;
     }
-    sethostname(&spec.hostname).at("set the host name in", slash)
+    sethostname(&spec.hostname).at("set the host name in", slash)?;
+    Ok(message)
+}
+
+/// Makes the file of the termination message, for a program of any user: in the container's own `/dev`, where it is there
+/// and nothing else is, because that costs nothing on a disk and is limited; else in the directory of the attempt, which
+/// then has the file whatever becomes of the container.
+fn message_file(host: &Host, at: &Path, scratch: &Path) -> Result<Option<File>> {
+    let dev = Path::new("/dev");
+    let is_own = at.parent() == Some(dev)
+        && fs::metadata(dev).is_ok_and(|it| it.dev() == host.dev)
+        && fs::symlink_metadata(at).is_err();
+    let open = Permissions::from_mode(0o666);
+    if is_own {
+        let file = File::create_new(at).at("make", at)?;
+        file.set_permissions(open).at("open for all", at)?;
+        // As on Kubernetes, no program can put another file in its place.
+        bind(at, at).at("mount", at)?;
+        let file = OpenOptions::new().read(true).open(at).at("open", at)?;
+        return Ok(Some(file));
+    }
+    let source = scratch.join(TERMINATION_FILE);
+    let on_host = host.path(&source);
+    let file = File::create(&on_host).at("make", &source)?;
+    file.set_permissions(open).at("open for all", &source)?;
+    let mount = MountSpec {
+        within: None,
+        source,
+        target: at.to_owned(),
+        read_only: false,
+    };
+    attach(host, &mount, &scratch.join("shadow"))?;
+    Ok(None)
 }
 
 /// Follows the links of every source while the host's tree is still `/`; parents come before children.
@@ -123,6 +164,21 @@ fn resolve(mounts: &[MountSpec]) -> Result<Vec<MountSpec>> {
     }
     all.sort_by_key(|m| m.target.components().count());
     Ok(all)
+}
+
+/// Makes the whole tree read-only, except the volumes that are not and what a runtime leaves writable: processes,
+/// devices and shared memory.
+fn freeze(volumes: &[MountSpec]) -> Result<()> {
+    let slash = Path::new("/");
+    let mut kept = vec![PathBuf::from("/dev"), PathBuf::from("/proc")];
+    for volume in volumes {
+        let at = fs::canonicalize(&volume.target).at("find again the volume at", &volume.target)?;
+        // A volume there covers nothing, and everything would be below it.
+        if at != slash {
+            kept.push(at);
+        }
+    }
+    set_tree_read_only(&kept).at("make read-only", slash)
 }
 
 /// Puts nothing in the place of what a container must not see.
@@ -187,14 +243,63 @@ fn host_tree(layers: &mut Layers<'_>, root: &Path) -> Result<()> {
     Ok(())
 }
 
-fn pivot(root: &Path) -> Result<()> {
+/// Makes the tree the root of this process, and its `/dev` a small one in memory, where the host's tree then hangs.
+fn pivot(root: &Path, rights: Rights) -> Result<Host> {
+    let dev = root.join("dev");
+    fs::create_dir_all(&dev).at("make", &dev)?;
+    let flags = match rights {
+        Rights::Root => MsFlags::MS_NOSUID,
+        Rights::User => MsFlags::MS_NOSUID | MsFlags::MS_NODEV,
+    };
+    let options = Some("mode=755,size=1m");
+    mount(Some("tmpfs"), &dev, Some("tmpfs"), flags, options).at("mount memory at", &dev)?;
+    let number = fs::metadata(&dev).at("look at", &dev)?.dev();
     let old = root.join(OLD.trim_start_matches('/'));
-    fs::create_dir_all(&old).at("make", &old)?;
+    fs::create_dir(&old).at("make", &old)?;
     pivot_root(root, &old).at("enter", root)?;
-    chdir("/").at("enter", Path::new("/"))
+    chdir("/").at("enter", Path::new("/"))?;
+    let directory = OFlag::O_PATH | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC;
+    let tree = open(OLD, directory, Mode::empty()).at("open", Path::new(OLD))?;
+    Ok(Host { tree, dev: number })
 }
 
-/// A path of the host, as seen after the pivot.
+/// The host's tree after the pivot.
+struct Host {
+    tree: OwnedFd,
+    /// The number of the file system in memory that the container's `/dev` is.
+    dev: u64,
+}
+
+impl Host {
+    /// A path of the host, also where a volume at `/dev` has covered the tree.
+    fn path(&self, path: &Path) -> PathBuf {
+        if is_old_visible() {
+            return on_host(path);
+        }
+        let tree = Path::new("/proc/self/fd").join(self.tree.as_raw_fd().to_string());
+        tree.join(path.strip_prefix("/").unwrap_or(path))
+    }
+
+    /// Takes the host's tree away.
+    fn let_go(self) -> Result<()> {
+        let old = Path::new(OLD);
+        let is_visible = is_old_visible();
+        fchdir(&self.tree).at("enter", old)?;
+        umount2(".", MntFlags::MNT_DETACH).at("let go of", old)?;
+        chdir("/").at("enter", Path::new("/"))?;
+        if is_visible {
+            fs::remove_dir(old).at("remove", old)?;
+        }
+        Ok(())
+    }
+}
+
+/// Whether the host's tree hangs where it was put: no device has this name.
+fn is_old_visible() -> bool {
+    fs::metadata(OLD).is_ok()
+}
+
+/// A path of the host, as seen after the pivot and before there are volumes.
 fn on_host(path: &Path) -> PathBuf {
     Path::new(OLD).join(path.strip_prefix("/").unwrap_or(path))
 }
@@ -212,16 +317,9 @@ fn kernel_mounts() -> Result<()> {
     bind(&on_host(sys), sys).at("mount", sys)
 }
 
-/// A small `/dev` of our own: the standard devices, terminals and shared memory.
+/// What the container's `/dev` has: the standard devices, terminals and shared memory.
 fn devices(rights: Rights) -> Result<()> {
     let dev = Path::new("/dev");
-    fs::create_dir_all(dev).at("make", dev)?;
-    let flags = match rights {
-        Rights::Root => MsFlags::MS_NOSUID,
-        Rights::User => MsFlags::MS_NOSUID | MsFlags::MS_NODEV,
-    };
-    let options = Some("mode=755,size=1m");
-    mount(Some("tmpfs"), dev, Some("tmpfs"), flags, options).at("mount memory at", dev)?;
     // The kernel takes the bits of the umask from the mode of a new device.
     let before = umask(Mode::empty());
     let made = DEVICES.iter().try_for_each(|name| {
@@ -283,19 +381,19 @@ fn name_resolution(shadow: &Path) -> Result<()> {
     Ok(())
 }
 
-fn attach(volume: &MountSpec, shadow: &Path) -> Result<()> {
+fn attach(host: &Host, volume: &MountSpec, shadow: &Path) -> Result<()> {
     let target = volume.target.as_path();
     let below = volume.within.as_deref();
-    let below = below.map(|within| open_below(within, &volume.source));
+    let below = below.map(|within| open_below(host, within, &volume.source));
     let below = below.transpose()?;
     let source = match &below {
         Some(found) => Path::new("/proc/self/fd").join(found.as_raw_fd().to_string()),
-        None => on_host(&volume.source),
+        None => host.path(&volume.source),
     };
     let is_dir = fs::metadata(&source)
         .at("find the volume source", &volume.source)?
         .is_dir();
-    ensure_mount_point(target, is_dir, &on_host(shadow)).at("make the mount point", target)?;
+    ensure_mount_point(target, is_dir, &host.path(shadow)).at("make the mount point", target)?;
     bind(&source, target).at("mount the volume at", target)?;
     if volume.read_only {
         set_read_only(target, true).at("make read-only the volume at", target)?;
@@ -305,9 +403,9 @@ fn attach(volume: &MountSpec, shadow: &Path) -> Result<()> {
 
 /// What is at a path of a volume. The containers of a pod may change links in it at any time: the kernel follows them, and
 /// none that leads out of the volume.
-fn open_below(volume: &Path, path: &Path) -> Result<OwnedFd> {
+fn open_below(host: &Host, volume: &Path, path: &Path) -> Result<OwnedFd> {
     let directory = OFlag::O_PATH | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC;
-    let volume_dir = open(&on_host(volume), directory, Mode::empty()).at("open", volume)?;
+    let volume_dir = open(&host.path(volume), directory, Mode::empty()).at("open", volume)?;
     let how = OpenHow::new()
         .flags(OFlag::O_PATH | OFlag::O_CLOEXEC)
         .resolve(ResolveFlag::RESOLVE_BENEATH | ResolveFlag::RESOLVE_NO_MAGICLINKS);

@@ -1,12 +1,9 @@
 //! A container attempt between its fork and its record.
 
 use std::{
-    fs::{self, File, OpenOptions},
+    fs::{self, File},
     io::{self, Read, Seek, SeekFrom, Write},
-    os::{
-        fd::{AsFd, BorrowedFd},
-        unix::fs::OpenOptionsExt,
-    },
+    os::fd::{AsFd, BorrowedFd},
     path::{Path, PathBuf},
 };
 
@@ -22,11 +19,12 @@ use nix::{
 use super::{
     cgroup,
     container::{Failure, InitReport, Launched, OwnIds, Reports, launch},
-    input::{Input, STDIN_FILE},
+    input::Input,
     layers,
-    log::{Flow, LineReader},
+    log::{Flow, LineReader, LogFile},
     protocol::{AttemptId, ContainerSpec, Exit, ExitReason, Sandbox, Started},
-    record::{Record, attempt_dir, boot_id, live_start_ticks},
+    record::{Durability, RECORD_FILE, Record, attempt_dir, boot_id, live_start_ticks},
+    rootfs::TERMINATION_FILE,
 };
 use crate::{clock, logs::cri_content};
 
@@ -47,6 +45,16 @@ pub(super) enum Part {
     Input,
 }
 
+/// What the attempts of a pod have in common.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct OfPod<'a> {
+    pub(super) dir: &'a Path,
+    pub(super) durability: Durability,
+    pub(super) own: OwnIds,
+    /// What the node remembers of the pod.
+    pub(super) memory: &'a str,
+}
+
 /// A live attempt.
 #[derive(Debug)]
 pub(super) struct Running {
@@ -61,7 +69,7 @@ pub(super) struct Running {
     input: Input,
     stdout: Option<LineReader>,
     stderr: Option<LineReader>,
-    log: File,
+    log: LogFile,
     log_path: PathBuf,
     /// Output could not be written: said once, or a full disk would get fuller by it.
     has_lost_output: bool,
@@ -75,33 +83,28 @@ impl Running {
     pub(super) fn start(
         id: AttemptId,
         spec: &ContainerSpec,
-        pod_dir: &Path,
-        own: OwnIds,
+        pod: &OfPod<'_>,
     ) -> Result<Self, Box<Record>> {
-        let record = Record::new(id, boot_id());
-        let scratch = attempt_dir(pod_dir, &record.id);
-        let launched = prepare(&scratch, spec)
-            .and_then(|prepared| record.begin(pod_dir).map(|()| prepared))
-            .map_err(|e| format!("cannot make its directory, log and record: {e}"))
-            .and_then(|(spec, log)| {
+        let record = Record::new(pod.dir, id, boot_id());
+        let scratch = attempt_dir(pod.dir, &record.id);
+        let launched = make_directories(&scratch, spec)
+            .and_then(|()| record.begin(pod.dir, pod.durability, pod.memory))
+            .map_err(|e| format!("cannot make its directories and record: {e}"))
+            .and_then(|()| {
                 if let Some(memory) = &spec.memory {
                     cgroup::make(memory).map_err(|e| format!("cannot limit its memory: {e}"))?;
                 }
-                let launched = launch(&spec, &scratch, own);
-                let launched = launched.map_err(|e| format!("cannot start a process: {e}"))?;
-                Ok((launched, log))
+                let launched = launch(spec, &scratch, pod.own);
+                launched.map_err(|e| format!("cannot start a process: {e}"))
             });
         match launched {
-            Ok((
-                Launched {
-                    init,
-                    reports,
-                    input,
-                    stdout,
-                    stderr,
-                },
-                log,
-            )) => Ok(Self {
+            Ok(Launched {
+                init,
+                reports,
+                input,
+                stdout,
+                stderr,
+            }) => Ok(Self {
                 record,
                 init,
                 victim: (!matches!(spec.sandbox, Sandbox::None)).then_some(init),
@@ -111,7 +114,7 @@ impl Running {
                 input,
                 stdout: Some(stdout),
                 stderr,
-                log,
+                log: LogFile::new(spec.log.clone()),
                 log_path: spec.log.clone(),
                 has_lost_output: false,
                 fallback_to_logs: spec.termination.fallback_to_logs,
@@ -131,7 +134,7 @@ impl Running {
         let reports = self
             .end
             .is_none()
-            .then(|| (Part::Reports, self.reports.pipe.as_fd(), read));
+            .then(|| (Part::Reports, self.reports.socket.as_fd(), read));
         let stdout = self.stdout.as_ref();
         let stdout = stdout.map(|r| (Part::Stdout, r.as_fd(), read));
         let stderr = self.stderr.as_ref();
@@ -166,7 +169,8 @@ impl Running {
                 self.has_lost_output = true;
                 drop(writeln!(
                     io::stderr(),
-                    "shim: lost output of {}: {e}",
+                    "shim of pod {}: lost output of {}: {e}",
+                    self.record.pod,
                     self.record.id
                 ));
             }
@@ -293,10 +297,13 @@ impl Running {
         if exit.reason == ExitReason::StartError {
             return exit.message.clone();
         }
-        let file = attempt_dir(pod_dir, &self.record.id).join(TERMINATION_FILE);
+        let in_memory = self.reports.message.as_ref().map(File::try_clone);
+        let file = in_memory.unwrap_or_else(|| {
+            File::open(attempt_dir(pod_dir, &self.record.id).join(TERMINATION_FILE))
+        });
         let mut bytes = Vec::new();
         // The file is the container's: it may be of any size, and hold anything.
-        if let Ok(file) = File::open(file) {
+        if let Ok(file) = file {
             drop(file.take(MAX_MESSAGE as u64).read_to_end(&mut bytes));
         }
         if bytes.is_empty() && exit.code != 0 && self.fallback_to_logs {
@@ -308,48 +315,26 @@ impl Running {
     }
 }
 
-/// The file behind `terminationMessagePath`, in the attempt's directory.
-const TERMINATION_FILE: &str = "termination-log";
-
-/// Makes the attempt's directory and log, and mounts its termination file.
-fn prepare(scratch: &Path, spec: &ContainerSpec) -> io::Result<(ContainerSpec, File)> {
+/// Makes the directory of the attempt, and that of its log.
+fn make_directories(scratch: &Path, spec: &ContainerSpec) -> io::Result<()> {
     fs::create_dir_all(scratch)?;
-    if let Some(dir) = spec.log.parent() {
-        fs::create_dir_all(dir)?;
-    }
-    let log = OpenOptions::new()
-        .create(true)
-        .append(true)
-        .mode(0o600)
-        .open(&spec.log)?;
-    let mut spec = spec.clone();
-    if let Sandbox::Full(root) | Sandbox::User(root) = &mut spec.sandbox {
-        use std::os::unix::fs::PermissionsExt;
-        let source = scratch.join(TERMINATION_FILE);
-        File::create(&source)?;
-        // The program may leave a message whatever its user is.
-        fs::set_permissions(&source, fs::Permissions::from_mode(0o666))?;
-        let target = spec.termination.path.clone();
-        root.mounts.push(super::protocol::MountSpec {
-            within: None,
-            source,
-            target,
-            read_only: false,
-        });
-    }
-    Ok((spec, log))
+    spec.log.parent().map_or(Ok(()), fs::create_dir_all)
 }
 
-/// Removes what an ended attempt wrote into its private layers and its termination file.
+/// Removes what an ended attempt wrote into its private layers, and all that was made for it but its record.
 pub(super) fn clear_scratch(pod_dir: &Path, id: &AttemptId) {
     let scratch = attempt_dir(pod_dir, id);
-    for dir in ["root", "shadow", "memory"] {
-        // What cannot be removed now goes with the pod's directory.
-        drop(longshore_files::remove_tree(&scratch.join(dir)));
-    }
     layers::remove(&scratch);
-    for file in [TERMINATION_FILE, STDIN_FILE] {
-        drop(fs::remove_file(scratch.join(file)));
+    for entry in fs::read_dir(&scratch).into_iter().flatten().flatten() {
+        if entry.file_name() == RECORD_FILE {
+            continue;
+        }
+        // What cannot be removed now goes with the pod's directory.
+        if entry.file_type().is_ok_and(|it| it.is_dir()) {
+            drop(longshore_files::remove_tree(&entry.path()));
+        } else {
+            drop(fs::remove_file(entry.path()));
+        }
     }
 }
 

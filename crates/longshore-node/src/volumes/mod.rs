@@ -16,6 +16,7 @@ use kube::ResourceExt;
 use longshore_k8s::names::is_subdomain;
 
 use crate::{
+    claims,
     env::{Environment, HostFacts},
     private_dir,
     refusal::Refusal,
@@ -90,7 +91,7 @@ fn prepare_one(store: &Store<'_>, volume: &Volume) -> Result<PathBuf, Refusal> {
                 volume.name, claim.claim_name
             )));
         }
-        let dir = store.claims.join(namespace).join(&claim.claim_name);
+        let dir = claims::directory(store.claims, &namespace, &claim.claim_name);
         make_open_dir(&dir, group).map_err(failed)?;
         return Ok(dir);
     }

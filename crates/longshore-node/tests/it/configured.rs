@@ -37,6 +37,7 @@ async fn volumes_follow_what_they_show_and_sub_paths_do_not() {
     ]);
     rig.run("follows", spec).await;
     rig.until_phase("follows", "Running").await;
+    node.until_printed("follows", "1\n").await;
     let params = PatchParams::default();
     let patch = Patch::Merge(json!({"data": {"key": "2\n"}}));
     let maps = Api::<ConfigMap>::default_namespaced(rig.client.clone());
@@ -76,6 +77,49 @@ async fn a_program_has_no_more_rights_than_its_pod_says() {
     rig.until("bare", "ready", |s| is(s, "Ready", "True")).await;
     let log = node.log("bare", LogOptions::default()).await;
     assert_eq!(log, "bare\n");
+    node.stop().await;
+}
+
+/// The set of `capsh --decode=00000000a80425fb`.
+const OF_RUNTIMES: u64 = 0xa804_25fb;
+const NET_ADMIN: u64 = 1 << 12;
+
+/// What a container may have at most: in a user namespace everything, else what the node has.
+fn most(profile: Profile) -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").expect("a status");
+    let held = status.lines().find_map(|it| it.strip_prefix("CapEff:"));
+    let held = held.and_then(|it| u64::from_str_radix(it.trim(), 16).ok());
+    match profile {
+        Profile::User => u64::MAX,
+        Profile::Full | Profile::None => held.expect("capabilities"),
+    }
+}
+
+#[tokio::test]
+async fn a_program_that_names_no_capabilities_has_those_of_container_runtimes() {
+    let rig = Rig::new();
+    let node = rig.start().await;
+    let most = most(node.node.profile());
+    let mut cases = vec![("plain", json!({}), most & OF_RUNTIMES)];
+    if most & NET_ADMIN != 0 && node.node.profile() == Profile::Full {
+        let more = json!({"capabilities": {"add": ["NET_ADMIN"]}});
+        cases.push(("more", more, most & (OF_RUNTIMES | NET_ADMIN)));
+    }
+    if node.node.profile() == Profile::None && most == 0 {
+        println!("SKIPPED: an ordinary user has nothing to give up");
+        return;
+    }
+    for (name, security, expected) in cases {
+        let bound = format!("CapBnd:.{expected:016x}");
+        let mut spec = script(&format!(
+            "grep ^CapBnd /proc/self/status; grep -q '{bound}' /proc/self/status"
+        ));
+        spec["containers"][0]["securityContext"] = security;
+        rig.run(name, spec).await;
+        let status = rig.until(name, "ended", |s| !end(s, 0).is_null()).await;
+        let log = node.log(name, LogOptions::default()).await;
+        assert_eq!(end(&status, 0)["exitCode"], 0, "{name}: {log}, not {bound}");
+    }
     node.stop().await;
 }
 

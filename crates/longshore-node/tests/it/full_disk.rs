@@ -55,10 +55,10 @@ fn an_attempt_that_finds_no_room_fails_and_a_shim_that_is_told_to_end_does() {
         for profile in Profile::available() {
             let mut rig = Rig::start_in(disk, profile, "stay");
             // The directories are there; what lacks is room for a file in them.
-            std::fs::create_dir_all(rig.path().join("containers/main/0")).expect("directories");
+            std::fs::create_dir_all(rig.path().join("main.0")).expect("directories");
             std::fs::create_dir_all(rig.path().join("log")).expect("directories");
             let mode = std::os::unix::fs::PermissionsExt::from_mode(0o777);
-            for dir in ["containers", "containers/main", "containers/main/0", "log"] {
+            for dir in ["main.0", "log"] {
                 std::fs::set_permissions(rig.path().join(dir), std::fs::Permissions::clone(&mode))
                     .expect("its mode");
             }

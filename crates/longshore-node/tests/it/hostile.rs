@@ -70,8 +70,6 @@ fn a_termination_message_is_cut_where_kubernetes_cuts_it() {
             let exit = rig.run_to_end(spec);
             assert_eq!((exit.code, exit.message.len()), (2, n_kept), "{fill}");
             assert_eq!(rig.record()["exit"]["code"], 2);
-            let file = rig.path().join("containers/main/0/termination-log");
-            eventually("the file is removed", || !file.exists());
         }
     });
 }
@@ -120,5 +118,46 @@ fn daemons_that_hold_the_streams_open_do_not_hold_up_the_end() {
         assert_eq!(n_processes(&sleep), 0);
         rig.send(&Command::Quit);
         rig.wait_for_shim();
+    });
+}
+
+#[test]
+fn all_that_a_killed_command_has_started_ends_and_nothing_else() {
+    in_every_profile(|profile| {
+        let mark = |n: u32| format!("96{n}{}.{}", profile as u32, std::process::id());
+        let [program, beside, child, daemon] = [0, 1, 2, 3].map(mark);
+        let mut rig = Rig::start(profile, "stay");
+        let spec = rig.shell(&format!("(setsid sleep {beside} &); exec sleep {program}"));
+        rig.run(spec);
+        let init = rig.started().pid;
+        let script = format!("sleep {child} & (setsid sleep {daemon} &); wait");
+        let mut command = rig.enter(init, &script);
+        for sleep in [&program, &beside, &child, &daemon] {
+            eventually(sleep, || n_processes(sleep) == 1);
+        }
+        command.kill().expect("it runs");
+        command.wait().expect("it ends");
+        for sleep in [&child, &daemon] {
+            eventually(sleep, || n_processes(sleep) == 0);
+        }
+        assert_eq!((n_processes(&program), n_processes(&beside)), (1, 1));
+    });
+}
+
+/// As it is in a container of a runtime: the init of the container adopts it.
+#[test]
+fn what_a_command_leaves_behind_when_it_ends_by_itself_runs_on() {
+    in_every_profile(|profile| {
+        if profile == Profile::None {
+            return;
+        }
+        let sleep = format!("95{}.{}", profile as u32, std::process::id());
+        let mut rig = Rig::start(profile, "stay");
+        let spec = rig.shell("exec sleep 1000");
+        rig.run(spec);
+        let init = rig.started().pid;
+        let mut command = rig.enter(init, &format!("(setsid sleep {sleep} &); exit 5"));
+        assert_eq!(command.wait().expect("it ends").code(), Some(5));
+        eventually("it runs on", || n_processes(&sleep) == 1);
     });
 }

@@ -308,11 +308,9 @@ impl World {
     /// What is left of pods on disk and as processes.
     fn leavings(&self) -> Vec<String> {
         let mut all = Vec::new();
-        for dir in ["pods", "logs"] {
-            let entries = std::fs::read_dir(self.dir.path().join("node").join(dir));
-            let entries = entries.expect("a directory").flatten();
-            all.extend(entries.map(|entry| entry.path().display().to_string()));
-        }
+        let entries = std::fs::read_dir(self.dir.path().join("node/pods"));
+        let entries = entries.expect("a directory").flatten();
+        all.extend(entries.map(|entry| entry.path().display().to_string()));
         let root = self.dir.path().display().to_string();
         for process in std::fs::read_dir("/proc").expect("/proc").flatten() {
             let command = std::fs::read(process.path().join("cmdline")).unwrap_or_default();

@@ -1,7 +1,13 @@
 //! Integration tests of the process node: real shims, real processes, an embedded cluster.
 
 #[cfg(test)]
+mod claims;
+#[cfg(test)]
 mod configured;
+#[cfg(test)]
+mod cost;
+#[cfg(test)]
+mod ephemeral;
 #[cfg(test)]
 mod full_disk;
 #[cfg(test)]

@@ -15,7 +15,7 @@ use tokio::{
 };
 
 use crate::{
-    node_rig::{Rig, is, script},
+    node_rig::{Rig, RunningNode, is, script},
     restarts::{parent_of, shim_of},
     shim_rig,
 };
@@ -142,12 +142,16 @@ async fn pods_with_equal_ports_find_each_other_and_the_api_server_by_name() {
             ("two", 8000),
             ("kubernetes.default.svc", 443),
         ]);
-        rig.run("asks", python("pod", &asks)).await;
+        let variables =
+            "import os\nprint(os.environ['TWO_SERVICE_HOST'], os.environ['TWO_PORT'])\n";
+        rig.run("asks", python("pod", &format!("{asks}{variables}")))
+            .await;
         rig.until_phase("asks", "Succeeded").await;
         let log = node.log("asks", LogOptions::default()).await;
         assert_eq!(
             log,
-            "one one\none.default.svc.cluster.local one\ntwo two\nkubernetes.default.svc api\n",
+            "one one\none.default.svc.cluster.local one\ntwo two\nkubernetes.default.svc api\n\
+             10.96.7.8 tcp://10.96.7.8:8000\n",
             "{profile}"
         );
         let status = rig
@@ -323,6 +327,78 @@ async fn what_a_shim_is_given_is_held_by_no_other_process() {
         let of_program = descriptors(&first_child(&first_child(&shim)));
         assert!(!of_program.is_empty(), "its descriptors can be read");
         assert!(!of_program.values().any(|it| it == end), "{of_program:?}");
+        node.stop().await;
+    }
+}
+
+/// A pod spec that prints these parameters of the kernel, which it sets for itself.
+fn with_sysctls(sysctls: &[(&str, &str)]) -> Value {
+    let files = sysctls
+        .iter()
+        .map(|(name, _)| format!("/proc/sys/{}", name.replace('.', "/")));
+    let mut spec = script(&format!("cat {}", files.collect::<Vec<_>>().join(" ")));
+    spec["containers"][0]["image"] = json!("pod");
+    let sysctls = sysctls
+        .iter()
+        .map(|(name, value)| json!({"name": name, "value": value}));
+    spec["securityContext"] = json!({"sysctls": sysctls.collect::<Vec<_>>()});
+    spec
+}
+
+/// What a command in a pod reads that has set a parameter.
+async fn read_by_a_command(rig: &Rig, node: &RunningNode, sysctl: (&str, &str)) -> String {
+    let mut spec = with_sysctls(&[sysctl]);
+    spec["containers"][0]["command"] = json!(["sleep", "600"]);
+    rig.run("stays", spec).await;
+    rig.until_phase("stays", "Running").await;
+    let path = format!("/proc/sys/{}", sysctl.0.replace('.', "/"));
+    let argv = vec!["cat".to_owned(), path];
+    let streams = StreamSet {
+        stdout: true,
+        ..StreamSet::default()
+    };
+    let process = node.node.exec("default", "stays", "main", argv, streams);
+    let process = process.expect("a process");
+    let mut said = String::new();
+    let mut stdout = process.stdout.expect("a stream");
+    stdout.read_to_string(&mut said).await.expect("reads");
+    said
+}
+
+#[tokio::test]
+async fn a_pod_sets_parameters_of_the_kernel_for_itself() {
+    let of_host = || std::fs::read_to_string("/proc/sys/kernel/shm_rmid_forced").ok();
+    for profile in profiles() {
+        let (before, rig) = (of_host(), Rig::new());
+        let node = rig
+            .start_with(config(&rig, profile, PodsLifetime::DieWithNode, 1))
+            .await;
+        let mut sysctls = vec![("net.ipv4.tcp_keepalive_time", "77")];
+        let mut expected = "77\n".to_owned();
+        // Older kernels let only the machine's root set it.
+        if profile == Profile::Full {
+            let of_ipc = ("kernel.shm_rmid_forced", "1");
+            sysctls.push(of_ipc);
+            expected += "1\n";
+            assert_eq!(read_by_a_command(&rig, &node, of_ipc).await, "1\n");
+        }
+        rig.run("sets", with_sysctls(&sysctls)).await;
+        rig.until_phase("sets", "Succeeded").await;
+        let log = node.log("sets", LogOptions::default()).await;
+        assert_eq!(log, expected, "{profile}");
+        assert_eq!(of_host(), before, "{profile}");
+        let forbidden = with_sysctls(&[("kernel.msgmax", "1")]);
+        rig.run("forbidden", forbidden).await;
+        let status = rig.until_phase("forbidden", "Failed").await;
+        assert_eq!(status["reason"], "SysctlForbidden", "{status}");
+        let wrong = with_sysctls(&[("net.ipv4.tcp_keepalive_time", "soon")]);
+        rig.run("wrong", wrong).await;
+        let said = |status: &Value| {
+            let waiting = &status["containerStatuses"][0]["state"]["waiting"];
+            let message = waiting["message"].as_str().unwrap_or_default();
+            message.contains("cannot set net.ipv4.tcp_keepalive_time=soon")
+        };
+        rig.until("wrong", "why it waits", said).await;
         node.stop().await;
     }
 }

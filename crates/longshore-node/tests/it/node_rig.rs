@@ -253,6 +253,26 @@ impl RunningNode {
         String::from_utf8(pieces.concat()).expect("text")
     }
 
+    /// Waits until the program has printed this. A pod is `Running` before that.
+    pub(crate) async fn until_printed(&self, pod: &str, text: &str) {
+        let options = LogOptions {
+            follow: true,
+            ..LogOptions::default()
+        };
+        let logs = self.node.logs("default", pod, None, &options);
+        let mut stream = Box::pin(logs.await.expect("a log"));
+        let mut printed = Vec::new();
+        let found = async {
+            while !String::from_utf8_lossy(&printed).contains(text) {
+                let piece = stream.try_next().await.expect("reads");
+                printed.extend(piece.expect("more of the log"));
+            }
+        };
+        tokio::time::timeout(PATIENCE, found)
+            .await
+            .expect("the program prints it");
+    }
+
     pub(crate) fn has_mounts(&self) -> bool {
         if self.node.profile() == Profile::None {
             println!("SKIPPED: this machine allows no mount namespaces");

@@ -227,30 +227,6 @@ async fn a_limit_is_published_however_its_quantity_is_written() {
 }
 
 #[tokio::test]
-async fn a_claim_keeps_its_files_and_memory_is_forgotten() {
-    let rig = Rig::new();
-    let node = rig.start().await;
-    if !node.has_mounts() {
-        return;
-    }
-    for (name, program) in [
-        ("writes", "echo kept > /claim/x; echo lost > /memory/x"),
-        ("reads", "cat /claim/x; ls /memory"),
-    ] {
-        let mut spec = script(program);
-        spec["volumes"] = json!([
-            {"name": "claim", "persistentVolumeClaim": {"claimName": "data"}},
-            {"name": "memory", "emptyDir": {"medium": "Memory"}},
-        ]);
-        spec["containers"][0]["volumeMounts"] = json!([{"name": "claim", "mountPath": "/claim"}, {"name": "memory", "mountPath": "/memory"}]);
-        rig.run(name, spec).await;
-        rig.until_phase(name, "Succeeded").await;
-    }
-    assert_eq!(node.log("reads", LogOptions::default()).await, "kept\n");
-    node.stop().await;
-}
-
-#[tokio::test]
 async fn what_the_node_cannot_do_is_refused_with_a_message() {
     let rig = Rig::new();
     let node = rig.start().await;

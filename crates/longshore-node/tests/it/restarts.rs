@@ -73,10 +73,7 @@ async fn an_exit_while_the_node_is_away_is_not_lost() {
     }
     rig.run("ends", marked(&rig)).await;
     rig.until_phase("ends", "Running").await;
-    let record = rig
-        .pod_dir("ends")
-        .await
-        .join("containers/main/0/record.json");
+    let record = rig.pod_dir("ends").await.join("main.0/record.json");
     first.kill().await;
     open_gate(&rig);
     eventually("the exit is on disk", || {
@@ -164,7 +161,7 @@ async fn switched_off(rig: &Rig, first: RunningNode, name: &str, spec: Value) ->
     let dir = rig.pod_dir(name).await;
     first.kill().await;
     let shim = shim_of(&dir).expect("a shim");
-    let record = dir.join("containers/main/0/record.json");
+    let record = dir.join("main.0/record.json");
     let pid = edit(&record, |_| {})["started"]["pid"].to_string();
     let killed = Command::new("kill").args(["-KILL", &shim]).status();
     assert!(killed.expect("kill runs").success());
@@ -175,13 +172,16 @@ async fn switched_off(rig: &Rig, first: RunningNode, name: &str, spec: Value) ->
     record
 }
 
-/// Changes a JSON file; returns its content before.
+/// Changes the record at the beginning of its file; returns the record before.
 fn edit(file: &Path, change: impl FnOnce(&mut Value)) -> Value {
     let text = std::fs::read(file).expect("a file");
-    let before: Value = serde_json::from_slice(&text).expect("JSON");
+    let mut parts = serde_json::Deserializer::from_slice(&text).into_iter::<Value>();
+    let before = parts.next().expect("a record").expect("JSON");
     let mut after = before.clone();
     change(&mut after);
-    std::fs::write(file, after.to_string()).expect("written");
+    let mut text = after.to_string().into_bytes();
+    text.resize(8 * 1024, b' ');
+    std::fs::write(file, text).expect("written");
     before
 }
 

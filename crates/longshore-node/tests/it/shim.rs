@@ -351,14 +351,42 @@ fn every_user_may_use_the_devices_and_root_mounts_none_of_them() {
 }
 
 #[test]
-fn a_read_only_root_still_has_writable_volumes() {
+fn a_read_only_root_has_nothing_writable_but_volumes_and_devices() {
     in_mount_profiles(|profile| {
         let mut rig = Rig::start(profile, "stay");
-        let mut spec = rig.shell("touch /longshore-root && exit 9; touch /dev/shm/x && exit 0");
-        if let Sandbox::Full(root) | Sandbox::User(root) = &mut spec.sandbox {
-            root.read_only = true;
+        let script = "\
+            for dir in / /tmp /tmp/deep /run /etc /usr /var /var/tmp /home /frozen /data/frozen; do \
+            touch $dir/longshore-x 2>/dev/null && echo $dir; done; \
+            touch /data/x /tmp/deep/work/x /dev/shm/x && echo y > /dev/null && echo y > /proc/self/comm";
+        let mut spec = rig.shell(script);
+        let (Sandbox::Full(root) | Sandbox::User(root)) = &mut spec.sandbox else {
+            unreachable!("a profile with mounts");
+        };
+        root.read_only = true;
+        for (target, read_only) in [
+            ("/data", false),
+            ("/data/frozen", true),
+            ("/tmp/deep/work", false),
+            ("/frozen", true),
+        ] {
+            let source = rig.path().join(target.replace('/', "_"));
+            std::fs::create_dir(&source).expect("a volume");
+            std::fs::set_permissions(&source, std::os::unix::fs::PermissionsExt::from_mode(0o777))
+                .expect("its mode");
+            root.mounts.push(MountSpec {
+                within: None,
+                source,
+                target: target.into(),
+                read_only,
+            });
         }
-        assert_eq!(rig.run_to_end(spec).code, 0);
+        let exit = rig.run_to_end(spec);
+        assert_eq!(
+            (exit.code, rig.output()),
+            (0, String::new()),
+            "{}",
+            exit.message
+        );
     });
 }
 
@@ -387,6 +415,16 @@ fn the_termination_message_is_the_file_or_the_end_of_the_log() {
         let mut spec = rig.shell(&format!("echo deep > {path}; exit 0"));
         spec.termination.path = path.into();
         assert_eq!(rig.run_to_end(spec).message, "deep\n");
+
+        // The memory that it is in goes with the container, which is killed.
+        let mut rig = Rig::start(profile, "stay");
+        let id = rig.run(
+            rig.shell("echo -n last > /dev/termination-log; echo said; while :; do sleep 1; done"),
+        );
+        eventually("it has said its last word", || rig.output() == "said");
+        rig.send(&Command::Kill { id });
+        let exit = rig.exited();
+        assert_eq!((exit.code, exit.message.as_str()), (137, "last"));
     });
     in_every_profile(|profile| {
         let mut rig = Rig::start(profile, "stay");
@@ -397,6 +435,39 @@ fn the_termination_message_is_the_file_or_the_end_of_the_log() {
             message.starts_with("line 21\n") && message.ends_with("line 100"),
             "{message}"
         );
+    });
+}
+
+#[test]
+fn a_volume_at_dev_hides_neither_other_volumes_nor_the_termination_message() {
+    in_mount_profiles(|profile| {
+        let mut rig = Rig::start(profile, "stay");
+        for dir in ["devices", "more"] {
+            let dir = rig.path().join(dir);
+            std::fs::create_dir(&dir).expect("a directory");
+            let open = std::os::unix::fs::PermissionsExt::from_mode(0o777);
+            std::fs::set_permissions(&dir, open).expect("its mode");
+        }
+        std::fs::write(rig.path().join("more/file"), "found").expect("a file");
+        let volume = |name: &str, target: &str| MountSpec {
+            within: None,
+            source: rig.path().join(name),
+            target: target.into(),
+            read_only: false,
+        };
+        let script =
+            "cat /dev/more/file; ls -a / | grep longshore; echo -n said > /dev/termination-log";
+        let mut spec = rig.shell_with(script, volume("devices", "/dev"));
+        if let Sandbox::Full(root) | Sandbox::User(root) = &mut spec.sandbox {
+            root.mounts.push(volume("more", "/dev/more"));
+        }
+        let exit = rig.run_to_end(spec);
+        assert_eq!(
+            (exit.code, exit.message.as_str()),
+            (0, "said"),
+            "{profile:?}"
+        );
+        assert_eq!(rig.output(), "found", "{profile:?}");
     });
 }
 
@@ -502,6 +573,7 @@ fn a_killed_shim_takes_its_containers_along_and_no_attempt_runs_again() {
         rig.send(&Command::Start {
             id,
             spec: Box::new(spec),
+            memory: String::new(),
         });
         let lost = loop {
             // The new shim first repeats what the record says.

@@ -38,7 +38,7 @@ impl Profile {
         for (name, profile) in all {
             let dir = scratch_dir();
             let mut probe = Process::new(env!("CARGO_BIN_EXE_longshore-shim"));
-            probe.args(["probe", name]).arg(dir.path());
+            probe.args(["probe", name]).arg(dir.path().join("0"));
             as_user_of(profile, &mut probe);
             let output = probe.output().expect("the shim starts");
             if output.status.success() {
@@ -144,13 +144,22 @@ impl Rig {
         spec
     }
 
+    /// Runs a script beside the program of a container, as the node does.
+    pub(crate) fn enter(&self, init: i32, script: &str) -> Child {
+        let mut command = Process::new(env!("CARGO_BIN_EXE_longshore-shim"));
+        command.args(["enter", &init.to_string(), "sh", "-c", script]);
+        as_user_of(self.profile, &mut command);
+        command.spawn().expect("the command starts")
+    }
+
     pub(crate) fn log(&self) -> PathBuf {
         self.path().join("log/0.log")
     }
 
     /// The text of the log without times.
     pub(crate) fn output(&self) -> String {
-        let log = std::fs::read_to_string(self.log()).expect("a log");
+        // A program that says nothing has no log.
+        let log = std::fs::read_to_string(self.log()).unwrap_or_default();
         log.lines()
             .map(|line| line.splitn(4, ' ').nth(3).unwrap_or(""))
             .collect::<Vec<_>>()
@@ -176,6 +185,7 @@ impl Rig {
         self.send(&Command::Start {
             id: id.clone(),
             spec: Box::new(spec),
+            memory: String::new(),
         });
         id
     }
@@ -242,7 +252,7 @@ impl Rig {
     }
 
     pub(crate) fn record(&self) -> serde_json::Value {
-        let path = self.path().join("containers/main/0/record.json");
+        let path = self.path().join("main.0/record.json");
         serde_json::from_slice(&std::fs::read(path).expect("a record")).expect("JSON")
     }
 }

@@ -173,6 +173,28 @@ async fn a_command_ends_when_its_client_leaves() {
 }
 
 #[tokio::test]
+async fn a_probe_that_runs_out_of_time_leaves_nothing_behind() {
+    let rig = Rig::new();
+    let node = rig.start().await;
+    let (child, daemon) = ("sleep 98766", "sleep 98767");
+    let probe = json!({
+        "exec": {"command": ["sh", "-c", format!("(setsid {daemon} &); {child}; true")]},
+        "timeoutSeconds": 3, "periodSeconds": 1000,
+    });
+    let mut spec = waiting(&json!({"readinessProbe": probe}));
+    spec["containers"][0]["command"] = json!(["sleep", "98768"]);
+    rig.run("a", spec).await;
+    for command in [child, daemon] {
+        until_found(command, true).await;
+    }
+    for command in [child, daemon] {
+        until_found(command, false).await;
+    }
+    assert!(find("sleep 98768").is_some(), "the program runs on");
+    node.stop().await;
+}
+
+#[tokio::test]
 async fn a_terminal_has_a_size_and_a_session_of_its_own() {
     let rig = Rig::new();
     let node = rig.start().await;

@@ -130,6 +130,12 @@ impl World {
             ..Secret::default()
         };
         secret.metadata.name = Some(name.to_owned());
+        // API servers ask those of one type for it.
+        let account = (
+            "kubernetes.io/service-account.name".to_owned(),
+            "default".to_owned(),
+        );
+        secret.metadata.annotations = Some([account].into());
         let secrets: Api<Secret> = Api::namespaced(self.client.clone(), NAMESPACE);
         secrets
             .create(&PostParams::default(), &secret)

@@ -5,9 +5,9 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use longshore_tasks::events::ActionPhase;
 use longshore_test::{
-    Fault, FaultPlan,
+    FaultPlan,
     faults::{Point, Process},
-    laws::{Law, Owned, Scenario, Troubles, Violation, check_scenario, check_seeds, replay},
+    laws::{Law, Owned, Scenario, Troubles, Violation, check_crashes, check_scenario, check_seeds},
     scripted_node::PodRun,
 };
 
@@ -193,32 +193,11 @@ fn everything(story: &Story) {
 /// the stories of pods; so does what several actions at once do to each other, and each is alone here.
 fn crashes(story: &Story) {
     for action in story.actions.chunks(1) {
-        crash_each(&Story {
+        let alone = Story {
             actions: action,
             ..*story
-        });
-    }
-}
-
-fn crash_each(story: &Story) {
-    let reference = replay(story, FaultPlan::none());
-    let effects = reference.points.iter();
-    for point in effects.filter(|point| !point.is_read() && !point.what.ends_with(" events")) {
-        for fault in [Fault::KillAfter, Fault::LoseAnswer] {
-            let run = replay(
-                story,
-                FaultPlan {
-                    at: vec![(point.clone(), fault)],
-                    ..FaultPlan::none()
-                },
-            );
-            assert_eq!(run.broken, [], "{fault:?} at {point}\n{}", run.log);
-            assert_eq!(
-                run.digest, reference.digest,
-                "{fault:?} at {point}\n{}",
-                run.log
-            );
-        }
+        };
+        check_crashes(&alone).assert_kept();
     }
 }
 

@@ -156,6 +156,20 @@ impl WatchFault {
     pub fn late(by: Duration) -> Self {
         Self::Late { resource: None, by }
     }
+
+    /// Which event or connection it strikes, counted from 1; `None` where it strikes all of them.
+    pub(crate) fn occurrence(&self) -> Option<u32> {
+        match self {
+            Self::Outage { n, .. } | Self::Expire { n, .. } | Self::ExpireOnConnect { n, .. } => {
+                Some(*n)
+            }
+            Self::Late { .. }
+            | Self::CutAfter(_)
+            | Self::CutEvery { .. }
+            | Self::NoBookmarks
+            | Self::Repeat => None,
+        }
+    }
 }
 
 /// All that goes wrong in one run.

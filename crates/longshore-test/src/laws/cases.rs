@@ -3,8 +3,10 @@
 use std::time::Duration;
 
 use super::{Law, Run, Scenario};
-use crate::faults::{Fault, FaultPlan, Point, Refusal, WatchFault, faults_for};
+use crate::faults::{Fault, FaultPlan, Point, WatchFault, faults_for};
 
+/// In every test run, one in this many of the cases that are not the first of their kind.
+const SHARE: u64 = 8;
 /// How late watches are in the cases that make them late.
 const LATE: Duration = Duration::from_secs(2);
 /// When a create lands that the process gave up: within the life of most pods.
@@ -30,31 +32,33 @@ impl Case {
         Self { law, plan }
     }
 
-    /// Whether every test run has it, and not the campaign alone. 429 and 500 both say "later", and a controller has one
-    /// answer to them: in a test run, a scenario has one of the two at each of its points.
-    pub(super) fn is_in_every_run<S: Scenario>(&self, scenario: &S) -> bool {
-        let parity = |text: &str| text.bytes().filter(|byte| byte & 1 == 1).count();
-        self.plan.at.iter().all(|(point, fault)| {
-            let n = usize::try_from(point.n).unwrap_or(0);
-            let is_even = (parity(&scenario.name()) + parity(&point.what) + n).is_multiple_of(2);
-            match fault {
-                Fault::Refuse(Refusal::TooManyRequests(_)) => is_even,
-                Fault::Refuse(Refusal::InternalError) => !is_even,
-                Fault::Refuse(
-                    Refusal::Conflict
-                    | Refusal::QuotaExceeded
-                    | Refusal::Unavailable
-                    | Refusal::GatewayTimeout
-                    | Refusal::NoConnection,
-                )
-                | Fault::KillBefore
-                | Fault::KillAfter
-                | Fault::LoseAnswer
-                | Fault::Delay(_)
-                | Fault::LandLate(_) => true,
-            }
-        })
+    /// Whether it is the first of its kind: at the first occurrence of an effect, at the first event of a resource.
+    fn is_first_of_its_kind(&self) -> bool {
+        let mut points = self.plan.at.iter().map(|(point, _)| point.n);
+        let mut events = self.plan.watches.iter().filter_map(WatchFault::occurrence);
+        points.all(|n| n <= 1) && events.all(|n| n <= 1)
     }
+}
+
+/// The cases of every test run: the first of each kind, and a fixed share of the others.
+pub(super) fn of_test_run<S: Scenario>(scenario: &S, mut cases: Vec<Case>) -> Vec<Case> {
+    let mut n = 0;
+    cases.retain(|case| {
+        n += 1;
+        case.is_first_of_its_kind() || is_in_share(scenario, n, SHARE)
+    });
+    cases
+}
+
+/// Whether the n-th case of a scenario is in a share of one in so many. Mixed, because neighbours are the faults of one
+/// point: a stride would meet the same fault at many of them.
+pub(super) fn is_in_share<S: Scenario>(scenario: &S, n: u64, one_in: u64) -> bool {
+    let name = scenario.name().bytes().map(u64::from).sum::<u64>();
+    (mixed(n.wrapping_add(name)) >> 32).is_multiple_of(one_in)
+}
+
+pub(super) fn mixed(n: u64) -> u64 {
+    n.wrapping_mul(0x9e37_79b9_7f4a_7c15)
 }
 
 /// Every fault of the undisturbed world's watches, then every fault at every point of it.

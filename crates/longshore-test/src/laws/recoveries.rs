@@ -2,7 +2,7 @@
 //!
 //! Each case of a scenario is a first fault. What the controller does within 20 s after it is the recovery, and each
 //! fault at each point of the recovery is a second fault. A scenario has thousands of such pairs: seeds number all of
-//! them, and every test run has a fixed share.
+//! them, and a run without seeds has a fixed share.
 
 use std::{
     fmt::Write,
@@ -17,16 +17,14 @@ use serde_json::json;
 
 use super::{
     Law, Report, Run, Scenario, Violation,
-    cases::{Case, cases, faults_at},
+    cases::{Case, cases, faults_at, is_in_share, mixed},
     judge::judge,
     system::{in_parallel, replay},
 };
 use crate::faults::{Fault, FaultPlan, Point};
 
-/// In every test run, one case in this many has a second fault.
+/// Outside a campaign, one case in this many has a second fault.
 const SHARE: u64 = 16;
-/// The variable with the seeds of a campaign, as `1..2001`.
-const SEEDS_VARIABLE: &str = "LONGSHORE_TEST_LAWS_SEEDS";
 /// Violations of one scenario that a campaign reports in full, and how long each may be.
 const REPORTED: usize = 3;
 const REPORTED_CHARS: usize = 8_000;
@@ -41,10 +39,8 @@ pub(super) fn of_test_run<S: Scenario>(
     case: &Case,
     run: &Run,
 ) -> Option<Case> {
-    let name = u64::try_from(scenario.name().len()).ok()?;
     let case_number = u64::try_from(n).ok()?;
-    // Mixed, because neighbours are the faults of one point: a stride would meet the same fault at many of them.
-    if !(mixed(case_number.wrapping_add(name)) >> 32).is_multiple_of(SHARE) {
+    if !is_in_share(scenario, case_number, SHARE) {
         return None;
     }
     let seconds = second_faults(scenario, case, run);
@@ -81,10 +77,6 @@ fn spread(case: u64, turn: u64, n: usize) -> Option<usize> {
     let stride = (n * 5 / 8 + 1..).find(|stride| gcd(*stride, n) == 1)?;
     let first = mixed(case) % n;
     usize::try_from((first + turn % n * stride) % n).ok()
-}
-
-fn mixed(n: u64) -> u64 {
-    n.wrapping_mul(0x9e37_79b9_7f4a_7c15)
 }
 
 fn gcd(a: u64, b: u64) -> u64 {
@@ -195,17 +187,6 @@ pub fn check_recoveries<S: Scenario>(scenario: &S, seeds: Range<u64>) -> Report 
         n_worlds: 1 + n_firsts + n_pairs.into_inner(),
         violations: all,
     }
-}
-
-/// The seeds of the campaign; `None` in every other test run.
-#[expect(
-    clippy::disallowed_methods,
-    reason = "a campaign tells its tests what to run"
-)]
-pub(super) fn seeds_of_campaign() -> Option<Range<u64>> {
-    let text = std::env::var(SEEDS_VARIABLE).ok()?;
-    let (start, end) = text.split_once("..")?;
-    Some(start.parse().ok()?..end.parse().ok()?)
 }
 
 /// Prints the result of a scenario for the campaign, in a line of its own.

@@ -14,12 +14,12 @@ use std::{
 
 use super::{
     Law, Violation,
-    cases::{Case, cases},
+    cases::{self, Case},
     judge::{difference, judge, writes},
     recoveries,
 };
 use crate::{
-    faults::{FaultPlan, Faults, Point, Process, is_read},
+    faults::{Fault, FaultPlan, Faults, Point, Process, is_read},
     logs::CollectedLogs,
 };
 
@@ -252,27 +252,93 @@ impl Report {
     }
 }
 
-/// Runs the scenario undisturbed, then once for every fault that can happen to it – of 429 and 500 one at each point –
-/// and for a fixed share of these with a second fault during the recovery. In a campaign, which names seeds, it
-/// [checks these](recoveries::check_recoveries).
+/// How many of a scenario's cases are played.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Extent {
+    /// The first case of each kind, and a share of the others: as long as nothing else is said.
+    Share,
+    /// Every case.
+    All,
+    /// These pairs of faults.
+    Seeds(Range<u64>),
+}
+
+/// What [`Extent`] to play: `all`, or the seeds of a campaign, as `1..2001`.
+const EXTENT: &str = "LONGSHORE_TEST_LAWS";
+
+impl Extent {
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "CI and campaigns tell the tests what to run"
+    )]
+    fn wanted() -> Self {
+        std::env::var(EXTENT).map_or(Self::Share, |text| Self::parse(&text))
+    }
+
+    /// # Panics
+    /// Where the text is none: else a mistyped one would look like a run that found nothing.
+    fn parse(text: &str) -> Self {
+        let seeds = || {
+            let (start, end) = text.split_once("..")?;
+            Some(Self::Seeds(start.parse().ok()?..end.parse().ok()?))
+        };
+        let extent = (text == "all").then_some(Self::All).or_else(seeds);
+        assert!(
+            extent.is_some(),
+            "{EXTENT}: expected `all` or seeds as `1..2001`, found {text:?}"
+        );
+        extent.unwrap_or(Self::Share)
+    }
+}
+
+/// Runs the scenario undisturbed, then once for every fault that can happen to it – of those that are not the first of
+/// their kind a fixed share, or all with `LONGSHORE_TEST_LAWS=all` – and for a fixed share of these with a second fault
+/// during the recovery. In a campaign, which names seeds, it [checks these](recoveries::check_recoveries).
 ///
 /// # Panics
 /// Where a world panics.
 pub fn check_scenario<S: Scenario>(scenario: &S) -> Report {
-    let Some(seeds) = recoveries::seeds_of_campaign() else {
-        return check_until(scenario, |_| false);
-    };
-    let report = recoveries::check_recoveries(scenario, seeds);
-    recoveries::tell_campaign(&report);
-    report
+    match Extent::wanted() {
+        Extent::Share => check_until(scenario, cases::of_test_run, |_| false),
+        Extent::All => check_until(scenario, |_, cases| cases, |_| false),
+        Extent::Seeds(seeds) => {
+            let report = recoveries::check_recoveries(scenario, seeds);
+            recoveries::tell_campaign(&report);
+            report
+        }
+    }
 }
 
-/// Like [`check_scenario`], up to the first violation of `law`.
+/// Like [`check_scenario`], of the faults only those that lose an effect's answer, with the process or alone: for stories
+/// whose other faults play the same part in the stories of [`check_scenario`].
+///
+/// # Panics
+/// Where a world panics.
+pub fn check_crashes<S: Scenario>(scenario: &S) -> Report {
+    let is_crash = |case: &Case| {
+        let mut at = case.plan.at.iter();
+        let loses_answer = |(point, fault): &(Point, Fault)| {
+            !point.is_read() && matches!(fault, Fault::KillAfter | Fault::LoseAnswer)
+        };
+        case.plan.watches.is_empty() && at.all(loses_answer)
+    };
+    let crashes = |scenario: &S, mut cases: Vec<Case>| {
+        cases.retain(is_crash);
+        match Extent::wanted() {
+            Extent::Share => cases::of_test_run(scenario, cases),
+            Extent::All | Extent::Seeds(_) => cases,
+        }
+    };
+    check_until(scenario, crashes, |_| false)
+}
+
+/// Plays every case, up to the first violation of `law`.
 ///
 /// # Panics
 /// Where a world panics.
 pub fn breaks<S: Scenario>(scenario: &S, law: Law) -> bool {
-    check_until(scenario, |violation| violation.law == law).breaks(law)
+    let is_enough = |violation: &Violation| violation.law == law;
+    check_until(scenario, |_, cases| cases, is_enough).breaks(law)
 }
 
 /// Runs the scenario undisturbed, then once for each seed, which draws many faults at once.
@@ -305,7 +371,11 @@ pub fn check_plans<S: Scenario>(
     }
 }
 
-fn check_until<S: Scenario>(scenario: &S, is_enough: impl Fn(&Violation) -> bool + Sync) -> Report {
+fn check_until<S: Scenario>(
+    scenario: &S,
+    chosen: impl FnOnce(&S, Vec<Case>) -> Vec<Case>,
+    is_enough: impl Fn(&Violation) -> bool + Sync,
+) -> Report {
     let reference = replay(scenario, FaultPlan::none());
     let again = replay(scenario, FaultPlan::none());
     let undisturbed = Case {
@@ -321,8 +391,7 @@ fn check_until<S: Scenario>(scenario: &S, is_enough: impl Fn(&Violation) -> bool
             detail: difference(&reference, &again),
         });
     }
-    let mut cases = cases(scenario, &reference);
-    cases.retain(|case| case.is_in_every_run(scenario));
+    let cases = chosen(scenario, cases::cases(scenario, &reference));
     let mut n_worlds = 2;
     // What is wrong without any fault is wrong with each of them.
     if violations.is_empty() {
@@ -478,4 +547,21 @@ pub(super) fn in_parallel(n: usize, work: impl Fn(usize) -> bool + Sync) {
             });
         }
     });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_extent_is_all_or_seeds() {
+        assert_eq!(Extent::parse("all"), Extent::All);
+        assert_eq!(Extent::parse("1..2001"), Extent::Seeds(1..2001));
+        for text in ["", "every", "1", "1..", "1..x"] {
+            assert!(
+                std::panic::catch_unwind(|| Extent::parse(text)).is_err(),
+                "{text:?}"
+            );
+        }
+    }
 }

@@ -208,7 +208,8 @@ fn a_program_that_does_not_exist_is_named() {
 fn what_a_task_writes_outside_its_workspace_is_gone_with_its_pod() {
     let folder = TempDir::new().unwrap();
     let dag = folder.path().join("dag.yaml");
-    let path = std::env::temp_dir().join(format!("longshore-{}", uuid::Uuid::new_v4()));
+    // Every pod has this directory, whatever the test's own is for temporary files.
+    let path = Path::new("/tmp").join(format!("longshore-{}", uuid::Uuid::new_v4()));
     let file = path.display();
     let text = format!(
         "dag_id: outside

@@ -195,7 +195,7 @@ fn only_a_start_accepts_the_token_of_a_workload() {
 }
 
 #[test]
-fn an_xcom_may_be_left_out() {
+fn an_xcom_is_any_json_or_left_out() {
     let set = |body: &[u8]| {
         call(
             ApiVersion::LATEST,
@@ -204,16 +204,16 @@ fn an_xcom_may_be_left_out() {
             body,
         )
     };
-    for (body, expected) in [
-        (&b""[..], json!(null)),
-        (b"null", json!(null)),
-        (b"[1]", json!([1])),
-    ] {
-        let Request::XCom(_, XComRequest::Set(query, value)) = set(body).unwrap() else {
+    // Deeper than what is read into values.
+    let deep = [[b'['; 10_000], [b']'; 10_000]].concat();
+    for body in [&b""[..], b"null", b" [1, {\"a\": \"\xc3\xbc\"}]\n", &deep] {
+        let Request::XCom(_, XComRequest::Set(query)) = set(body).unwrap() else {
             panic!("an XCom is set");
         };
-        let found = (query.mapped_length, query.map_index, value);
-        assert_eq!(found, (Some(3), -1, expected));
+        assert_eq!((query.mapped_length, query.map_index), (Some(3), -1));
+    }
+    for body in [&b"[1"[..], b"NaN", b"1 2", b"\"\xff\"", b"{'a': 1}"] {
+        assert_eq!(set(body).unwrap_err().status(), 422, "{body:?}");
     }
 }
 

@@ -4,7 +4,7 @@ use k8s_openapi::api::core::v1::{ContainerPort, Pod};
 use longshore_k8s::Selector;
 use serde_json::{Map, Value, json};
 
-use crate::controllers::workloads::{Body, LABEL_SERVICE_NAME, pods, service_selector};
+use crate::controllers::workloads::{Body, LABEL_SERVICE_NAME, pods, selector_of_labels};
 
 pub(super) const LABEL_MANAGED_BY: &str = "endpointslice.kubernetes.io/managed-by";
 /// The value that kube-controller-manager writes: clients that filter slices by it find ours.
@@ -28,7 +28,7 @@ impl Desired {
             return None;
         }
         Some(Desired {
-            selector: service_selector(service.at("/spec/selector"))?,
+            selector: selector_of_labels(service.at("/spec/selector"))?,
             publishes_unready: service.at("/spec/publishNotReadyAddresses") == &Value::Bool(true),
             service,
         })

@@ -1,4 +1,4 @@
-//! The requests of one round of a ReplicaSet.
+//! The requests of one round of a ReplicaSet or a ReplicationController.
 
 use futures::StreamExt;
 use k8s_openapi::api::core::v1::ObjectReference;
@@ -11,7 +11,6 @@ use crate::controllers::workloads::{
     pods,
 };
 
-const SPEAKER: Speaker = Speaker::ReplicaSets;
 /// Deletions at the same time: a webhook that answers late, or refuses, delays only its own pod.
 const PARALLEL_DELETIONS: usize = 16;
 /// Names of pods end in five random characters; what comes before them is cut to this.
@@ -32,13 +31,14 @@ pub(super) async fn apply(
     desired: &Desired,
     plan: &Plan,
 ) -> Result<(), Failure> {
-    let claimed = hands.send_all(SPEAKER, about, &plan.claims).await;
+    let speaker = desired.keeper.speaker();
+    let claimed = hands.send_all(speaker, about, &plan.claims).await;
     claimed.map_err(|error| Failure {
         reason: None,
         error,
     })?;
     create(hands, about, desired, plan.n_create).await?;
-    delete(hands, about, &plan.delete).await
+    delete(hands, speaker, about, &plan.delete).await
 }
 
 /// Creates one pod after the other and stops at the first refusal: the others would not fare better.
@@ -48,6 +48,7 @@ async fn create(
     desired: &Desired,
     n_pods: usize,
 ) -> Result<(), Failure> {
+    let speaker = desired.keeper.speaker();
     let mut pod = pods::from_template(desired.template(), desired.reference());
     let set = desired.set.name();
     let base = &set[..set.floor_char_boundary(LONGEST_BASE)];
@@ -57,11 +58,11 @@ async fn create(
         match hands.create(namespace, Target::Pod, &pod).await {
             Ok(name) => {
                 let note = Note::normal("SuccessfulCreate", format!("Created pod: {name}"));
-                hands.announce(SPEAKER, about, &note).await;
+                hands.announce(speaker, about, &note).await;
             }
             Err(error) => {
                 let note = Note::warning("FailedCreate", format!("Error creating: {error}"));
-                hands.announce(SPEAKER, about, &note).await;
+                hands.announce(speaker, about, &note).await;
                 let reason = Some("FailedCreate");
                 return Err(Failure { reason, error });
             }
@@ -73,6 +74,7 @@ async fn create(
 /// Deletes all of the pods, also after a refusal. Returns the first refusal.
 async fn delete(
     hands: &Hands,
+    speaker: Speaker,
     about: &ObjectReference,
     pods: &[(String, String)],
 ) -> Result<(), Failure> {
@@ -83,12 +85,12 @@ async fn delete(
             name: name.clone(),
             uid,
         };
-        let outcome = hands.send(SPEAKER, about, &request).await;
+        let outcome = hands.send(speaker, about, &request).await;
         let note = match &outcome {
             Ok(()) => Note::normal("SuccessfulDelete", format!("Deleted pod: {name}")),
             Err(error) => Note::warning("FailedDelete", format!("Error deleting: {error}")),
         };
-        hands.announce(SPEAKER, about, &note).await;
+        hands.announce(speaker, about, &note).await;
         outcome
     });
     let outcomes: Vec<Result<(), Error>> = futures::stream::iter(deletions)

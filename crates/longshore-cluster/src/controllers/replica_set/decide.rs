@@ -1,4 +1,4 @@
-//! Which pods a ReplicaSet claims, makes and deletes. Pure.
+//! Which pods a ReplicaSet or a ReplicationController claims, makes and deletes. Pure.
 
 use std::time::Duration;
 

@@ -1,11 +1,11 @@
-//! The status of a ReplicaSet. Pure.
+//! The status of a ReplicaSet or a ReplicationController. Pure.
 
 use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 
 use super::{apply::Failure, decide::Plan, model::Desired};
 use crate::controllers::workloads::{
-    hands::{Request, Target},
+    hands::Request,
     pods,
     status::{count, merge_status, time},
 };
@@ -36,7 +36,7 @@ pub(super) fn write(
     status.insert("conditions".into(), conditions(desired, failure, now));
     let change = merge_status(desired.set.at("/status"), status)?;
     Some(Request::PatchStatus {
-        target: Target::ReplicaSet,
+        target: desired.keeper.target(),
         name: desired.set.name().to_owned(),
         patch: json!({"metadata": {"uid": desired.set.uid()}, "status": change}),
     })

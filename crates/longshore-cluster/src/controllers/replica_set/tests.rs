@@ -6,25 +6,31 @@ use serde_json::{Value, from_value, json};
 
 use super::{
     decide::decide,
-    model::{Desired, Observed},
+    model::{Desired, Keeper, Observed},
     ranking::in_order_of_deletion,
     status,
 };
-use crate::controllers::workloads::{Body, hands::Request};
+use crate::controllers::workloads::{
+    Body,
+    hands::{Request, Target},
+};
 
 fn now() -> Timestamp {
     "2026-01-01T01:00:00Z".parse().unwrap()
 }
 
 fn set(n_replicas: usize) -> Desired {
-    Desired::of(Body {
-        meta: from_value(json!({"name": "web", "namespace": "default", "uid": "u", "generation": 2})).unwrap(),
+    let set = Body {
+        meta: from_value(
+            json!({"name": "web", "namespace": "default", "uid": "u", "generation": 2}),
+        )
+        .unwrap(),
         data: json!({"spec": {
             "replicas": n_replicas, "minReadySeconds": 60, "selector": {"matchLabels": {"app": "web"}},
             "template": {"metadata": {"labels": {"app": "web", "tier": "a"}}, "spec": {"containers": []}},
         }}),
-    })
-    .unwrap()
+    };
+    Desired::of(Keeper::ReplicaSet, set).unwrap()
 }
 
 /// A pod that runs on a node and belongs to the set, changed by a merge.
@@ -158,4 +164,40 @@ fn replicas_are_available_when_they_have_been_ready_for_long_enough() {
         "observedGeneration": 2,
     });
     assert_eq!(patch["status"], expected);
+}
+
+#[test]
+fn a_replication_controller_does_the_same_by_plain_labels() {
+    let controller = |selector: Value| Body {
+        meta: from_value(json!({"name": "web", "namespace": "default", "uid": "u"})).unwrap(),
+        data: json!({"spec": {"replicas": 1, "selector": selector, "template": {}}}),
+    };
+    let of = |selector| Desired::of(Keeper::ReplicationController, controller(selector));
+    let desired = of(json!({"app": "web"})).unwrap();
+    assert_eq!(
+        (
+            desired.reference()["apiVersion"].as_str(),
+            desired.reference()["kind"].as_str()
+        ),
+        (Some("v1"), Some("ReplicationController"))
+    );
+    let orphan = pod("a", json!({"metadata": {"ownerReferences": null}}));
+    let other = pod(
+        "b",
+        json!({"metadata": {"ownerReferences": null, "labels": {"app": "b"}}}),
+    );
+    let observed = Observed {
+        pods: vec![orphan, other],
+        now: now(),
+    };
+    let plan = decide(&desired, &observed);
+    assert_eq!((plan.claims.len(), plan.n_create), (1, 0));
+    let Some(Request::PatchStatus { target, .. }) = status::write(&desired, &plan, None, now())
+    else {
+        panic!("the status is written");
+    };
+    assert_eq!(target, Target::ReplicationController);
+    for nothing in [json!({}), Value::Null] {
+        assert!(of(nothing.clone()).is_err(), "{nothing}");
+    }
 }

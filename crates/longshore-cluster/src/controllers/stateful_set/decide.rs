@@ -99,10 +99,12 @@ impl Step<'_> {
         let surplus = self
             .by_ordinal
             .iter()
-            .rev()
             .filter(|(it, _)| !self.wanted().contains(*it));
-        for (_, pod) in surplus {
-            if let Flow::Stop = self.dismiss(pod, &mut requests) {
+        let surplus: Vec<&Pod> = surplus.map(|(_, pod)| *pod).collect();
+        let ill = surplus.iter().find(|pod| !is_healthy(pod));
+        for pod in surplus.iter().rev() {
+            let is_first_ill = ill.is_some_and(|ill| pods::name(ill) == pods::name(pod));
+            if let Flow::Stop = self.dismiss(pod, is_first_ill, &mut requests) {
                 return requests;
             }
         }
@@ -162,6 +164,11 @@ impl Step<'_> {
             )));
             return self.wait();
         }
+        if pods::phase(pod) == "Pending" {
+            // Else it would wait for ever for a claim that was deleted.
+            let claims = &self.observed.claims;
+            requests.extend(build::missing_claims(self.desired, ordinal, claims));
+        }
         if self.is_available(pod) {
             Flow::On
         } else {
@@ -169,10 +176,15 @@ impl Step<'_> {
         }
     }
 
-    /// Deletes a pod that is one too many.
-    fn dismiss(&self, pod: &Pod, requests: &mut Vec<Request>) -> Flow {
+    /// Deletes a pod that is one too many. An ordered set does not get smaller while a pod is not available: what is
+    /// wrong with one may be wrong with all. Only the first pod that is not healthy goes, so that the set is not stuck
+    /// with it.
+    fn dismiss(&self, pod: &Pod, is_first_ill: bool, requests: &mut Vec<Request>) -> Flow {
         if pods::is_deleting(pod) {
             return self.wait();
+        }
+        if self.desired.is_ordered && !self.is_available(pod) && !is_first_ill {
+            return Flow::Stop;
         }
         requests.push(delete(pod));
         requests.push(self.note_deletion(pod));
@@ -223,6 +235,10 @@ impl Step<'_> {
 
 pub(super) fn is_running_and_ready(pod: &Pod) -> bool {
     pods::phase(pod) == "Running" && pods::is_ready(pod)
+}
+
+fn is_healthy(pod: &Pod) -> bool {
+    is_running_and_ready(pod) && !pods::is_deleting(pod)
 }
 
 /// Whether the pods are as the status may say that the update is done.

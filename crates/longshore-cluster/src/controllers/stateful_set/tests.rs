@@ -62,7 +62,11 @@ fn pod(ordinal: usize, revision: &str, state: &str) -> Pod {
             "ownerReferences": [{"apiVersion": "apps/v1", "kind": "StatefulSet", "name": "web", "uid": "u", "controller": true}],
         },
         "status": {
-            "phase": if state == "failed" { "Failed" } else { "Running" },
+            "phase": match state {
+                "failed" => "Failed",
+                "waits" => "Pending",
+                _ => "Running",
+            },
             "conditions": [{"type": "Ready", "status": is_ready, "lastTransitionTime": "2026-01-01T00:00:00Z"}],
         },
     }))
@@ -163,6 +167,47 @@ fn pods_are_made_in_their_order() {
 }
 
 #[test]
+fn an_ordered_set_does_not_get_smaller_while_its_pods_are_ill() {
+    let three = |states: [&str; 3]| {
+        let pods = states.iter().enumerate();
+        pods.map(|(i, state)| pod(i, NEW, state))
+            .collect::<Vec<Pod>>()
+    };
+    let ordered = set(0, json!({}));
+    check(
+        &ordered,
+        vec![
+            ("all are ill", three(["ill", "ill", "ill"]), vec![]),
+            (
+                "the last is ill alone",
+                three(["ready", "ready", "ill"]),
+                vec!["-web-2"],
+            ),
+            (
+                "the first is ill",
+                three(["ill", "ready", "ready"]),
+                vec!["-web-2"],
+            ),
+            ("two are ill", three(["ready", "ill", "ill"]), vec![]),
+            (
+                "one goes, the last is ill",
+                three(["goes", "ready", "ill"]),
+                vec![],
+            ),
+        ],
+    );
+    let slow = set(0, json!({"minReadySeconds": 86_400}));
+    let ready = three(["ready", "ready", "ready"]);
+    check(&slow, vec![("not available yet", ready, vec![])]);
+    let parallel = set(0, json!({"podManagementPolicy": "Parallel"}));
+    let all = vec!["-web-2", "-web-1", "-web-0"];
+    check(
+        &parallel,
+        vec![("all at once", three(["ill", "ill", "ill"]), all)],
+    );
+}
+
+#[test]
 fn pods_are_replaced_from_the_last_one_on() {
     let old = || pair((OLD, "ready"), (OLD, "ready"));
     check(
@@ -206,6 +251,31 @@ fn pods_are_replaced_from_the_last_one_on() {
             ("as it was", vec![pod(1, NEW, "ready")], vec!["+web-0:old"]),
         ],
     );
+}
+
+/// As the controller of Kubernetes does for pods in phase `Pending`.
+#[test]
+fn a_claim_that_was_deleted_is_made_again_for_a_pod_that_waits() {
+    let templates = json!([{"metadata": {"name": "data"}, "spec": {}}]);
+    let set = set(1, json!({"volumeClaimTemplates": templates}));
+    for (state, expected) in [("waits", vec!["data-web-0"]), ("ready", vec![])] {
+        let observed = Observed {
+            pods: vec![pod(0, NEW, state)],
+            revisions: revisions(),
+            claims: Vec::new(),
+            now: Timestamp::UNIX_EPOCH,
+        };
+        let plan = decide(&set, &observed);
+        let made = plan.requests.iter().filter_map(|request| match request {
+            Request::Create {
+                target: Target::Claim,
+                object,
+            } => object["metadata"]["name"].as_str(),
+            Request::Create { .. } | Request::Delete { .. } | Request::Patch { .. } => None,
+            Request::PatchStatus { .. } | Request::Announce(_) => None,
+        });
+        assert_eq!(made.collect::<Vec<_>>(), expected, "{state}");
+    }
 }
 
 #[test]

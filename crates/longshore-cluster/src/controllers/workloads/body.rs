@@ -1,5 +1,7 @@
 //! Objects as JSON with their metadata read: templates that a user wrote stay what they are.
 
+use std::collections::BTreeMap;
+
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
 use kube::api::DynamicObject;
 use longshore_k8s::Selector;
@@ -66,6 +68,13 @@ impl Body {
             .ok_or_else(|| self.malformed("spec.selector", expected))
     }
 
+    /// `spec.selector` of a ReplicationController.
+    pub(crate) fn plain_selector(&self) -> Result<Selector, Malformed> {
+        let expected = "labels";
+        selector_of_labels(self.at("/spec/selector"))
+            .ok_or_else(|| self.malformed("spec.selector", expected))
+    }
+
     /// The complaint that a field of this object is not what it should be.
     pub(crate) fn malformed(&self, field: &'static str, expected: &'static str) -> Malformed {
         Malformed {
@@ -82,6 +91,13 @@ impl Body {
             "controller": true, "blockOwnerDeletion": true,
         })
     }
+}
+
+/// The selector of a Service or a ReplicationController, which have plain labels; `None` for an empty one.
+pub(crate) fn selector_of_labels(labels: &Value) -> Option<Selector> {
+    let labels: BTreeMap<String, String> = serde_json::from_value(labels.clone()).ok()?;
+    let selector = Selector::of_labels(&labels);
+    (!selector.selects_all()).then_some(selector)
 }
 
 /// A label selector that selects something.

@@ -5,7 +5,9 @@ use std::collections::BTreeMap;
 use k8s_openapi::api::{
     apps::v1::{ControllerRevision, Deployment, ReplicaSet, StatefulSet},
     batch::v1::Job,
-    core::v1::{Endpoints, ObjectReference, PersistentVolumeClaim, Pod, Service},
+    core::v1::{
+        Endpoints, ObjectReference, PersistentVolumeClaim, Pod, ReplicationController, Service,
+    },
     discovery::v1::EndpointSlice,
 };
 use kube::{
@@ -28,6 +30,7 @@ pub(crate) enum Target {
     Service,
     Deployment,
     ReplicaSet,
+    ReplicationController,
     StatefulSet,
     Revision,
     Slice,
@@ -43,6 +46,7 @@ impl Target {
             Target::Service => ApiResource::erase::<Service>(&()),
             Target::Deployment => ApiResource::erase::<Deployment>(&()),
             Target::ReplicaSet => ApiResource::erase::<ReplicaSet>(&()),
+            Target::ReplicationController => ApiResource::erase::<ReplicationController>(&()),
             Target::StatefulSet => ApiResource::erase::<StatefulSet>(&()),
             Target::Revision => ApiResource::erase::<ControllerRevision>(&()),
             Target::Slice => ApiResource::erase::<EndpointSlice>(&()),
@@ -112,6 +116,7 @@ impl Note {
 pub(crate) enum Speaker {
     Deployments,
     ReplicaSets,
+    ReplicationControllers,
     StatefulSets,
     EndpointSlices,
     Endpoints,
@@ -123,6 +128,7 @@ impl Speaker {
         let controller = match self {
             Speaker::Deployments => "deployment-controller",
             Speaker::ReplicaSets => "replicaset-controller",
+            Speaker::ReplicationControllers => "replication-controller",
             Speaker::StatefulSets => "statefulset-controller",
             Speaker::EndpointSlices => "endpoint-slice-controller",
             Speaker::Endpoints => "endpoint-controller",
@@ -147,6 +153,7 @@ impl Hands {
         let speakers = [
             Speaker::Deployments,
             Speaker::ReplicaSets,
+            Speaker::ReplicationControllers,
             Speaker::StatefulSets,
             Speaker::EndpointSlices,
             Speaker::Endpoints,

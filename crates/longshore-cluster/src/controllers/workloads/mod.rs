@@ -24,7 +24,7 @@ use jiff::Timestamp;
 use k8s_openapi::api::{
     apps::v1::{Deployment, ReplicaSet, StatefulSet},
     batch::v1::Job,
-    core::v1::{Endpoints, Pod, Service},
+    core::v1::{Endpoints, Pod, ReplicationController, Service},
     discovery::v1::EndpointSlice,
 };
 use kube::{
@@ -38,14 +38,17 @@ use kube::{
     },
 };
 
-pub(crate) use body::{Body, Malformed, controller_of};
+pub(crate) use body::{Body, Malformed, controller_of, selector_of_labels};
 use hands::Hands;
-pub(crate) use triggers::{
-    FINALIZER_JOB_TRACKING, Key, Kind, LABEL_SERVICE_NAME, service_selector,
-};
+pub(crate) use triggers::{FINALIZER_JOB_TRACKING, Key, Kind, LABEL_SERVICE_NAME};
 use triggers::{Note, Source, Triggers};
 
-use super::{deployment, endpoint_slices, job, queue::Queue, replica_set, stateful_set};
+use super::{
+    deployment, endpoint_slices, job,
+    queue::Queue,
+    replica_set::{self, Keeper},
+    stateful_set,
+};
 use crate::chain::chain;
 
 /// Rounds at the same time.
@@ -137,7 +140,10 @@ impl Rounds {
 async fn round(hands: &Hands, key: &Key, strays: Vec<String>) -> Result<Again, RoundError> {
     let now = now();
     match key.kind {
-        Kind::ReplicaSet => replica_set::round(hands, key, strays, now).await,
+        Kind::ReplicaSet => replica_set::round(hands, key, Keeper::ReplicaSet, strays, now).await,
+        Kind::ReplicationController => {
+            replica_set::round(hands, key, Keeper::ReplicationController, strays, now).await
+        }
         Kind::Deployment => deployment::round(hands, key, now).await,
         Kind::StatefulSet => stateful_set::round(hands, key, strays, now).await,
         Kind::Job => job::round(hands, key, strays, now).await,
@@ -150,6 +156,10 @@ fn notes(client: &Client) -> SelectAll<BoxStream<'static, Note>> {
     let mut notes = SelectAll::new();
     notes.push(of_owners::<Deployment>(client, Kind::Deployment));
     notes.push(of_owners::<ReplicaSet>(client, Kind::ReplicaSet));
+    notes.push(of_owners::<ReplicationController>(
+        client,
+        Kind::ReplicationController,
+    ));
     notes.push(of_owners::<StatefulSet>(client, Kind::StatefulSet));
     notes.push(of_owners::<Job>(client, Kind::Job));
     notes.push(of_owners::<Service>(client, Kind::Service));

@@ -7,7 +7,7 @@ use kube::runtime::watcher::{self, Event};
 use longshore_k8s::Selector;
 use serde_json::Value;
 
-use super::body::{controller_of, workload_selector};
+use super::body::{controller_of, selector_of_labels, workload_selector};
 
 /// The label that names the service of an EndpointSlice.
 pub(crate) const LABEL_SERVICE_NAME: &str = "kubernetes.io/service-name";
@@ -22,16 +22,26 @@ const LABEL_JOB_NAME: &str = "batch.kubernetes.io/job-name";
 pub(crate) enum Kind {
     Deployment,
     ReplicaSet,
+    ReplicationController,
     StatefulSet,
     Job,
     Service,
 }
+
+/// The kinds that adopt pods.
+const KEEPERS: &[Kind] = &[
+    Kind::ReplicaSet,
+    Kind::ReplicationController,
+    Kind::StatefulSet,
+    Kind::Job,
+];
 
 impl Kind {
     fn of(owner: &OwnerReference) -> Option<Kind> {
         match owner.kind.as_str() {
             "Deployment" => Some(Kind::Deployment),
             "ReplicaSet" => Some(Kind::ReplicaSet),
+            "ReplicationController" => Some(Kind::ReplicationController),
             "StatefulSet" => Some(Kind::StatefulSet),
             // Other groups have Jobs too.
             "Job" if owner.api_version.starts_with("batch/") => Some(Kind::Job),
@@ -103,15 +113,8 @@ pub(super) fn selector_of(kind: Kind, data: &Value) -> Option<Selector> {
         Kind::Deployment | Kind::ReplicaSet | Kind::StatefulSet | Kind::Job => {
             workload_selector(selector)
         }
-        Kind::Service => service_selector(selector),
+        Kind::ReplicationController | Kind::Service => selector_of_labels(selector),
     }
-}
-
-/// The selector of a service; `None` for an empty one, whose endpoints another controller or a user makes.
-pub(crate) fn service_selector(selector: &Value) -> Option<Selector> {
-    let labels: BTreeMap<String, String> = serde_json::from_value(selector.clone()).ok()?;
-    let selector = Selector::of_labels(&labels);
-    (!selector.selects_all()).then_some(selector)
 }
 
 type Place = (Source, String, String);
@@ -218,7 +221,7 @@ impl Triggers {
             Source::Pod => {
                 keys.extend(selecting(&[Kind::Service]));
                 if !part.has_owner {
-                    keys.extend(selecting(&[Kind::ReplicaSet, Kind::StatefulSet, Kind::Job]));
+                    keys.extend(selecting(KEEPERS));
                 }
                 keys.extend(part.holder.clone());
             }
@@ -357,6 +360,18 @@ mod tests {
         );
         let moved = triggers.take(pod(json!({"app": "b"}), Some("other")));
         assert_eq!(names(moved), ["ReplicaSet/other", "Service/a", "Service/b"]);
+    }
+
+    #[test]
+    fn an_orphan_concerns_a_replication_controller_by_its_plain_labels() {
+        let mut triggers = Triggers::default();
+        let source = Source::Owner(Kind::ReplicationController);
+        let meta = json!({"name": "c", "namespace": "x"});
+        triggers.take(present(source, meta, json!({"app": "a"})));
+        let orphan = triggers.take(pod(json!({"app": "a"}), None));
+        assert_eq!(names(orphan), ["ReplicationController/c"]);
+        let other = triggers.take(pod(json!({"app": "b"}), Some("set")));
+        assert_eq!(names(other), ["ReplicaSet/set", "ReplicationController/c"]);
     }
 
     #[test]

@@ -1,5 +1,5 @@
 //! Admission: what is completed, and which webhooks are called, before a write is stored. The rest is about webhooks but
-//! for `service_accounts`.
+//! for `service_accounts` and `runtime_classes`.
 //!
 //! `configuration` reads registrations, `webhook` and `rules` decide which requests a registration
 //! matches, `question` is one request as webhooks receive it, and `ask` is the entry point of the
@@ -19,6 +19,7 @@ mod question;
 mod registered;
 mod review;
 mod rules;
+mod runtime_classes;
 mod service_accounts;
 mod services;
 mod webhook;
@@ -29,11 +30,13 @@ pub use inside::PodNetwork;
 
 pub(crate) use configuration::{selector_violations, set_defaults, violations};
 pub(crate) use question::{Operation, Question};
+pub(crate) use runtime_classes::{admit as admit_runtime_class, check as check_runtime_class};
 pub use service_accounts::PodIdentity;
 pub(crate) use service_accounts::admit as admit_service_account;
 
 use caller::Caller;
 use registered::Registered;
+use service_accounts::shown_name;
 use services::Services;
 
 use super::{hub::Collection, registry::Registry};

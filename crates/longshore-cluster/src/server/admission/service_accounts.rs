@@ -91,7 +91,7 @@ async fn account(call: &Call, name: &str) -> Option<Value> {
 }
 
 /// The name of a pod that may not have one yet, in a refusal.
-fn shown_name(pod: &Value) -> &str {
+pub(super) fn shown_name(pod: &Value) -> &str {
     let names = [meta::name(pod), meta::text(pod, "/metadata/generateName")];
     let known = names.into_iter().find(|name| !name.is_empty());
     known.unwrap_or("Unknown")

@@ -4,9 +4,10 @@ use serde_json::Value;
 
 use super::{
     Attributes, Authorizer, ResourceTarget,
+    coverage::{MAX_NAMED, missing},
     index::GROUP,
     policy::{PolicyKind, RoleRef, aggregate},
-    rules::{Rule, describe, missing, quoted},
+    rules::{Rule, describe, quoted},
 };
 use crate::server::{
     auth::UserInfo,
@@ -132,7 +133,7 @@ fn lack(
     rules: &[Rule],
 ) -> Option<String> {
     let held = authorizer.rules_of(user, namespace);
-    let missing = missing(&held.rules, rules);
+    let missing = missing(&held.rules, rules, MAX_NAMED);
     if missing.is_empty() {
         return None;
     }

@@ -1,12 +1,15 @@
 //! What a user may do: role-based access control, as kube-apiserver evaluates it.
 //!
-//! `attributes` says what a request asks for, `policy` and `rules` decide (both pure), `index` keeps the policy up with
-//! the stored objects. `impersonation` finds the user in whose name a request acts, `escalation` keeps users from
-//! granting what they do not hold, `reviews` answers questions about permissions. `bootstrap` stores the roles that
-//! every cluster has; `reconcile` (pure) says what is missing of them.
+//! `attributes` says what a request asks for, `policy`, `rules` and `coverage` decide (all pure), `index` keeps the
+//! policy up with the stored objects. `impersonation` finds the user in whose name a request acts, `escalation` keeps
+//! users from granting what they do not hold, `reviews` answers questions about permissions. `bootstrap` stores the roles
+//! that every cluster has; `reconcile` (pure) says what is missing of them.
 
 mod attributes;
 mod bootstrap;
+mod coverage;
+#[cfg(test)]
+mod coverage_tests;
 mod escalation;
 mod impersonation;
 mod index;
@@ -16,6 +19,7 @@ mod policy_tests;
 mod reconcile;
 pub(super) mod reviews;
 mod rules;
+mod signers;
 #[cfg(test)]
 mod tests;
 
@@ -34,6 +38,7 @@ pub(crate) use attributes::{Attributes, ResourceTarget};
 pub(crate) use bootstrap::ensure as ensure_bootstrap_policy;
 pub(crate) use escalation::check as check_escalation;
 pub(crate) use impersonation::{Refusal, acting_user};
+pub(crate) use signers::check as check_signer;
 
 /// Who may do what.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]

@@ -1,13 +1,16 @@
-//! Rules of roles: what they allow, and what one set of rules lacks of another one. Pure.
+//! Rules of roles: what they allow, and how they read in a refusal. Pure.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Map, Value, json};
 
-use super::attributes::{Attributes, Target};
+use super::{
+    attributes::{Attributes, Target},
+    coverage::Missing,
+};
 
 /// Stands for every verb, group, resource and path.
-const ALL: &str = "*";
+pub(super) const ALL: &str = "*";
 
 /// One rule of a role.
 #[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord)]
@@ -112,67 +115,6 @@ impl Rule {
         self.resources.iter().any(is_it)
     }
 
-    /// The rule as rules of one verb and one resource, name or path each.
-    fn pieces(&self) -> Vec<Rule> {
-        let one = |text: &String| vec![text.clone()];
-        let names: Vec<Vec<String>> = match self.resource_names.as_slice() {
-            [] => vec![Vec::new()],
-            names => names.iter().map(one).collect(),
-        };
-        let mut pieces = Vec::new();
-        for group in &self.api_groups {
-            for resource in &self.resources {
-                for verb in &self.verbs {
-                    pieces.extend(names.iter().map(|name| Rule {
-                        verbs: one(verb),
-                        api_groups: one(group),
-                        resources: one(resource),
-                        resource_names: name.clone(),
-                        ..Rule::default()
-                    }));
-                }
-            }
-        }
-        for path in &self.non_resource_urls {
-            pieces.extend(self.verbs.iter().map(|verb| Rule {
-                verbs: one(verb),
-                non_resource_urls: one(path),
-                ..Rule::default()
-            }));
-        }
-        pieces
-    }
-
-    /// Whether this rule grants all that a piece of another one grants.
-    fn covers(&self, piece: &Rule) -> bool {
-        let has_all = |held: &[String], wanted: &[String]| {
-            held.iter().any(|it| it == ALL) || wanted.iter().all(|it| held.contains(it))
-        };
-        let covers_path = |path: &String| {
-            let mut patterns = self.non_resource_urls.iter();
-            patterns.any(|pattern| path_covers(pattern, path))
-        };
-        has_all(&self.verbs, &piece.verbs)
-            && has_all(&self.api_groups, &piece.api_groups)
-            && piece.resources.iter().all(|it| self.covers_resource(it))
-            && piece.non_resource_urls.iter().all(covers_path)
-            && (self.resource_names.is_empty()
-                || (!piece.resource_names.is_empty()
-                    && piece
-                        .resource_names
-                        .iter()
-                        .all(|it| self.resource_names.contains(it))))
-    }
-
-    fn covers_resource(&self, wanted: &str) -> bool {
-        let has = |named: &str| self.resources.iter().any(|it| it == named);
-        has(ALL)
-            || has(wanted)
-            || wanted
-                .split_once('/')
-                .is_some_and(|(_, part)| has(&format!("*/{part}")))
-    }
-
     /// The rule in a refusal: `{APIGroups:[""], Resources:["pods"], Verbs:["get"]}`.
     fn describe(&self) -> String {
         let mut parts = Vec::new();
@@ -204,22 +146,19 @@ fn has_or_all(list: &[String], wanted: &str) -> bool {
 
 /// Whether a path of a rule, which may end in `*`, includes another path.
 fn path_covers(pattern: &str, path: &str) -> bool {
-    pattern == path || (pattern.ends_with('*') && path.starts_with(pattern.trim_end_matches('*')))
+    pattern == path || path_pattern(pattern).is_some_and(|prefix| path.starts_with(prefix))
 }
 
-/// What a holder of rules lacks of others, in pieces of one verb and one resource each.
-pub(crate) fn missing(held: &[Rule], wanted: &[Rule]) -> Vec<Rule> {
-    let pieces = wanted.iter().flat_map(Rule::pieces);
-    pieces
-        .filter(|piece| !held.iter().any(|rule| rule.covers(piece)))
-        .collect()
+/// What all paths begin with that a path of a rule includes; `None` where that is one path.
+pub(super) fn path_pattern(path: &str) -> Option<&str> {
+    path.ends_with('*').then(|| path.trim_end_matches('*'))
 }
 
 /// Missing rights for a refusal, a line each: the verbs of one resource are put together.
-pub(super) fn describe(missing: &[Rule]) -> String {
+pub(super) fn describe(missing: &Missing) -> String {
     let mut lines = BTreeSet::new();
     let mut merged = BTreeMap::<_, Vec<String>>::new();
-    for rule in missing {
+    for rule in &missing.pieces {
         if rule.non_resource_urls.is_empty() {
             let of = (&*rule.api_groups, &*rule.resources, &*rule.resource_names);
             merged.entry(of).or_default().extend_from_slice(&rule.verbs);
@@ -237,7 +176,16 @@ pub(super) fn describe(missing: &[Rule]) -> String {
         };
         lines.insert(rule.describe());
     }
-    Vec::from_iter(lines).join("\n")
+    let mut lines = Vec::from_iter(lines);
+    if missing.is_cut {
+        lines.push("and more".to_owned());
+    }
+    if missing.is_unfinished {
+        lines.push(
+            "the rules are too many to be compared in full: write fewer rules, or fewer names in one".to_owned(),
+        );
+    }
+    lines.join("\n")
 }
 
 #[cfg(test)]
@@ -299,45 +247,5 @@ mod tests {
         }
         let every = json!({"nonResourceURLs": ["*"], "verbs": ["*"]});
         assert!(allows(every, "post @/anything"));
-    }
-
-    #[test]
-    fn what_is_missing_is_said_by_resource() {
-        let held = rules(json!([
-            {"apiGroups": [""], "resources": ["pods"], "verbs": ["get"]},
-            {"apiGroups": [""], "resources": ["*/status"], "verbs": ["*"]},
-            {"apiGroups": [""], "resources": ["secrets"], "resourceNames": ["a", "b"], "verbs": ["get"]},
-            {"nonResourceURLs": ["/a/*"], "verbs": ["get"]},
-        ]));
-        for (wanted, expected) in [
-            (
-                json!([{"apiGroups": [""], "resources": ["pods", "nodes/status"], "verbs": ["get"]}]),
-                "",
-            ),
-            (
-                json!([{"apiGroups": [""], "resources": ["pods", "nodes"], "verbs": ["get", "list"]}]),
-                "{APIGroups:[\"\"], Resources:[\"nodes\"], Verbs:[\"get\" \"list\"]}\n\
-                 {APIGroups:[\"\"], Resources:[\"pods\"], Verbs:[\"list\"]}",
-            ),
-            (
-                json!([{"apiGroups": [""], "resources": ["secrets"], "resourceNames": ["b", "c"], "verbs": ["get"]}]),
-                "{APIGroups:[\"\"], Resources:[\"secrets\"], ResourceNames:[\"c\"], Verbs:[\"get\"]}",
-            ),
-            (
-                json!([{"apiGroups": [""], "resources": ["secrets"], "verbs": ["get"]}]),
-                "{APIGroups:[\"\"], Resources:[\"secrets\"], Verbs:[\"get\"]}",
-            ),
-            (
-                json!([{"nonResourceURLs": ["/a/b", "/c"], "verbs": ["get"]}]),
-                "{NonResourceURLs:[\"/c\"], Verbs:[\"get\"]}",
-            ),
-            (json!([{"apiGroups": [""], "resources": ["pods"]}]), ""),
-        ] {
-            let found = describe(&missing(&held, &rules(wanted.clone())));
-            assert_eq!(found, expected, "{wanted}");
-        }
-        let everything = Rule::full_authority();
-        assert!(missing(&everything, &held).is_empty());
-        assert_eq!(missing(&held, &everything).len(), 2);
     }
 }

@@ -42,6 +42,14 @@ pub(crate) fn negotiate(headers: &HeaderMap, messages: Messages) -> Result<(Form
         .ok_or_else(ApiError::not_acceptable)
 }
 
+/// Chooses the first form of a review that this server has: reviews are no rows of a table.
+pub(crate) fn negotiate_review(headers: &HeaderMap) -> Result<Form> {
+    preferences(headers)
+        .filter_map(|preference| preference.form(Messages::Whole))
+        .find(|form| *form != Form::Table)
+        .ok_or_else(ApiError::not_acceptable)
+}
+
 /// How to write an answer that may be of any kind.
 pub(crate) fn encoding(headers: &HeaderMap) -> Encoding {
     negotiate(headers, Messages::Whole).map_or(Encoding::Json, |(_, encoding)| encoding)
@@ -210,6 +218,21 @@ mod tests {
             let found = |messages| negotiate(&headers, messages).ok();
             assert_eq!(found(Messages::Whole), built_in, "{accept}");
             assert_eq!(found(Messages::Metadata), custom, "{accept}");
+        }
+    }
+
+    #[test]
+    fn a_review_is_no_table() {
+        let table = "application/json;as=Table;v=v1;g=meta.k8s.io";
+        let metadata = "application/json;as=PartialObjectMetadata;v=v1;g=meta.k8s.io";
+        for (accept, expected) in [
+            (String::new(), Some(Form::Whole)),
+            (table.to_owned(), None),
+            (format!("{table},application/json"), Some(Form::Whole)),
+            (format!("{table},{metadata}"), Some(Form::Metadata)),
+        ] {
+            let found = negotiate_review(&accepting(&accept)).ok();
+            assert_eq!(found, expected, "{accept}");
         }
     }
 

@@ -20,7 +20,7 @@ use super::{
 };
 use crate::server::{
     error::{ApiError, Result},
-    registry::{Registry, Resource},
+    registry::{Registry, Resource, Strategy},
     reviews,
 };
 
@@ -243,6 +243,10 @@ fn describe_subresources(resource: &Resource) -> Vec<Value> {
     let mut parts = Vec::new();
     if resource.has_status() {
         parts.push(part("status", &resource.kind, &["get", "patch", "update"]));
+    }
+    if resource.strategy == Strategy::SigningRequest {
+        let verbs = &["get", "patch", "update"];
+        parts.push(part("approval", &resource.kind, verbs));
     }
     if resource.has_scale {
         let mut scale = part("scale", "Scale", &["get", "patch", "update"]);

@@ -228,7 +228,8 @@ fn meta_type(kind: &str) -> (String, String) {
     (kind.to_owned(), "meta.k8s.io/v1".to_owned())
 }
 
-fn metadata_of(object: &Value) -> Value {
+/// The metadata alone.
+pub(crate) fn metadata_of(object: &Value) -> Value {
     json!({
         "kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1", "metadata": object["metadata"],
     })

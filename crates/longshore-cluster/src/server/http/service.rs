@@ -15,7 +15,7 @@ use tokio_util::sync::CancellationToken;
 use tower::{BoxError, Service};
 
 use super::{
-    accept::{Encoding, Form, Messages, negotiate},
+    accept::{Encoding, Form, Messages, negotiate, negotiate_review},
     body::{self, ApiBody, NoMessage},
     discovery,
     present::Presentation,
@@ -32,7 +32,7 @@ use crate::server::{
     openapi,
     patch::PatchType,
     protobuf,
-    registry::{Resource, Served},
+    registry::{Resource, Served, Strategy},
     reviews,
     schema::{self, FieldValidation},
     subresources::{
@@ -129,9 +129,10 @@ where
         if parts.method != Method::POST {
             return Err(ApiError::method_not_allowed());
         }
+        let form = negotiate_review(&parts.headers)?;
         let asked = input.read(body).await?.decoded()?;
         let namespace = path.namespace.as_deref();
-        return reviews::answer(review, &server, &user, namespace, asked);
+        return reviews::answer(review, &server, &user, namespace, asked, form);
     }
     let Some(served) = server
         .registry
@@ -142,10 +143,7 @@ where
     if !is_in_scope(&served.resource, &path) {
         return Err(ApiError::no_such_resource());
     }
-    let carrier = match path.subresource {
-        None => Carrier::of(&mut parts, &query)?,
-        Some(_) => Carrier::Body,
-    };
+    let carrier = Carrier::of(&mut parts, &query, path.subresource.as_deref())?;
     let way_in = WayIn::of(&served.resource, path.subresource.as_deref());
     let call = call(server, user, served, &path, query, &parts)?;
     if let Some(way_in) = way_in {
@@ -349,6 +347,12 @@ async fn dispatch(
         Some("status") if call.resource().has_status() && *method != Method::DELETE => {
             on_object(method, call, input, Part::Status).await
         }
+        Some("approval")
+            if call.resource().strategy == Strategy::SigningRequest
+                && *method != Method::DELETE =>
+        {
+            on_object(method, call, input, Part::Approval).await
+        }
         Some("scale") if call.resource().has_scale => on_scale(method, call, input).await,
         Some(subresource) => on_subresource(method, subresource, call, input).await,
     }
@@ -414,7 +418,7 @@ async fn on_subresource(
         ("pods", "ephemeralcontainers", "PUT") => {
             let asked = input.decoded()?;
             let change = |pod: &Value| Ok(ephemeral::with_ephemeral_containers(pod, &asked));
-            Ok(rewrite(call, Part::Private, change).await?.respond(call))
+            Ok(rewrite(call, Part::Ephemeral, change).await?.respond(call))
         }
         ("pods", "ephemeralcontainers", "PATCH") => {
             let (patch_type, patch) = input.patch()?;
@@ -422,14 +426,15 @@ async fn on_subresource(
                 let asked = crate::server::patch::apply(patch_type, "Pod", pod, &patch)?;
                 Ok(ephemeral::with_ephemeral_containers(pod, &asked))
             };
-            Ok(rewrite(call, Part::Private, change).await?.respond(call))
+            Ok(rewrite(call, Part::Ephemeral, change).await?.respond(call))
         }
         ("namespaces", "finalize", "PUT") => {
             let asked = input.decoded()?;
             let change = |namespace: &Value| Ok(finalize::with_finalizers(namespace, &asked));
             Ok(rewrite(call, Part::Private, change).await?.respond(call))
         }
-        ("pods", "binding" | "eviction" | "log" | "ephemeralcontainers", _)
+        ("certificatesigningrequests.certificates.k8s.io", "approval", _)
+        | ("pods", "binding" | "eviction" | "log" | "ephemeralcontainers", _)
         | ("namespaces", "finalize", _)
         | ("serviceaccounts", "token", _) => Err(ApiError::method_not_allowed()),
         _ => Err(unserved::part(resource, subresource)),

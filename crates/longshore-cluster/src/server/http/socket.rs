@@ -1,7 +1,8 @@
-//! Answers that go on, over a WebSocket: one message for each event of a watch.
+//! Answers that go on, over a WebSocket: one message for each event of a watch, or for each piece of a log.
 
-use std::io;
+use std::{borrow::Cow, io};
 
+use base64::{Engine, engine::general_purpose::STANDARD};
 use http::{
     Method, Response, StatusCode,
     header::{CONTENT_TYPE, SEC_WEBSOCKET_PROTOCOL},
@@ -22,19 +23,62 @@ use crate::server::{
     },
 };
 
-/// What carries the events of a watch.
+/// Protocols of logs: the bytes as they are, or in base64.
+const BINARY: &str = "binary.k8s.io";
+const BASE64: &str = "base64.binary.k8s.io";
+
+/// What carries the events of a watch, or a log.
 #[derive(Debug)]
 pub(crate) enum Carrier {
     /// The body of the response.
     Body,
     /// A WebSocket, with the protocol that the client names, if it names one.
-    Socket(Box<Handshake>, Option<String>),
+    Socket(Box<Handshake>, Option<String>, Content),
+}
+
+/// What goes over a WebSocket.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Content {
+    Events,
+    /// A log, in messages of any length.
+    Log(Framing),
 }
 
 impl Carrier {
-    /// What a request asks for. A watch would never tell a client that waits for another protocol that there is none:
-    /// its answer has no end.
-    pub(crate) fn of(parts: &mut Parts, query: &Query) -> Result<Carrier> {
+    /// What a request asks for.
+    pub(crate) fn of(
+        parts: &mut Parts,
+        query: &Query,
+        subresource: Option<&str>,
+    ) -> Result<Carrier> {
+        match subresource {
+            None => Carrier::of_watch(parts, query),
+            Some("log") => Carrier::of_log(parts),
+            Some(_) => Ok(Carrier::Body),
+        }
+    }
+
+    /// A log over any other protocol is an ordinary answer, as Kubernetes gives it.
+    fn of_log(parts: &mut Parts) -> Result<Carrier> {
+        let Some(handshake) = Handshake::of(parts)? else {
+            return Ok(Carrier::Body);
+        };
+        let protocol = handshake.choose(&[BINARY, BASE64])?;
+        let framing = if protocol == Some(BASE64) {
+            Framing::Base64
+        } else {
+            Framing::Bytes
+        };
+        let protocol = protocol.map(str::to_owned);
+        Ok(Carrier::Socket(
+            Box::new(handshake),
+            protocol,
+            Content::Log(framing),
+        ))
+    }
+
+    /// A watch would never tell a client that waits for another protocol that there is none: its answer has no end.
+    fn of_watch(parts: &mut Parts, query: &Query) -> Result<Carrier> {
         if parts.method != Method::GET || !matches!(query.flag("watch"), Ok(Some(true))) {
             return Ok(Carrier::Body);
         }
@@ -55,7 +99,7 @@ impl Carrier {
             .filter(|names| !names.contains(','))
             .map(|name| name.trim().to_owned());
         Ok(match Handshake::of(parts)? {
-            Some(handshake) => Carrier::Socket(Box::new(handshake), protocol),
+            Some(handshake) => Carrier::Socket(Box::new(handshake), protocol, Content::Events),
             None => Carrier::Body,
         })
     }
@@ -64,11 +108,14 @@ impl Carrier {
     pub(crate) fn carry(self, response: Response<ApiBody>) -> Response<ApiBody> {
         let is_live = response.extensions().get::<Live>().is_some();
         match self {
-            Carrier::Socket(handshake, protocol) if is_live => {
-                let framing = Framing::of(&response);
-                let events = response.into_body();
+            Carrier::Socket(handshake, protocol, content) if is_live => {
+                let framing = match content {
+                    Content::Events => Framing::of(&response),
+                    Content::Log(framing) => framing,
+                };
+                let body = response.into_body();
                 handshake.serve(protocol.as_deref(), move |receiver, sender| {
-                    send_all(events, framing, receiver, sender)
+                    send_all(body, framing, receiver, sender)
                 })
             }
             // A client that waits for a WebSocket must not take an ordinary answer for one.
@@ -83,13 +130,17 @@ impl Carrier {
     }
 }
 
-/// How events are messages of a WebSocket.
+/// How pieces of a body are messages of a WebSocket.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Framing {
+pub(crate) enum Framing {
     /// Lines of JSON, each a text without its end.
     Lines,
     /// Messages behind their length, each without it.
     Messages,
+    /// As they are.
+    Bytes,
+    /// Texts in base64.
+    Base64,
 }
 
 impl Framing {
@@ -100,16 +151,29 @@ impl Framing {
         }
     }
 
-    fn message(self, event: &[u8]) -> (Kind, &[u8]) {
+    fn message(self, piece: &[u8]) -> (Kind, Cow<'_, [u8]>) {
         const LENGTH: usize = size_of::<u32>();
         match self {
-            Framing::Lines => (Kind::Text, event.strip_suffix(b"\n").unwrap_or(event)),
-            Framing::Messages => (Kind::Binary, event.get(LENGTH..).unwrap_or(event)),
+            Framing::Lines => (
+                Kind::Text,
+                piece.strip_suffix(b"\n").unwrap_or(piece).into(),
+            ),
+            Framing::Messages => (Kind::Binary, piece.get(LENGTH..).unwrap_or(piece).into()),
+            Framing::Bytes => (Kind::Binary, piece.into()),
+            Framing::Base64 => (Kind::Text, STANDARD.encode(piece).into_bytes().into()),
+        }
+    }
+
+    /// Before the first byte of a log, which may take long to come, an empty message says that the log is there.
+    fn greets(self) -> bool {
+        match self {
+            Framing::Lines | Framing::Messages => false,
+            Framing::Bytes | Framing::Base64 => true,
         }
     }
 }
 
-/// Sends each event of a body as a message, until the body or the client ends. Pings are answered meanwhile.
+/// Sends each piece of a body as a message, until the body or the client ends. Pings are answered meanwhile.
 async fn send_all(
     body: ApiBody,
     framing: Framing,
@@ -121,16 +185,20 @@ async fn send_all(
             ended?;
             sender.close(CLOSE_NORMAL, "").await
         }
-        sent = send_events(body, framing, &sender) => sent,
+        sent = send_pieces(body, framing, &sender) => sent,
     }
 }
 
-async fn send_events(mut body: ApiBody, framing: Framing, sender: &Sender) -> io::Result<()> {
+async fn send_pieces(mut body: ApiBody, framing: Framing, sender: &Sender) -> io::Result<()> {
+    if framing.greets() {
+        let (kind, nothing) = framing.message(b"");
+        sender.send(kind, &[&nothing]).await?;
+    }
     while let Some(frame) = body.frame().await {
         let frame = frame.map_err(io::Error::other)?;
-        if let Some(event) = frame.data_ref() {
-            let (kind, message) = framing.message(event);
-            sender.send(kind, &[message]).await?;
+        if let Some(piece) = frame.data_ref() {
+            let (kind, message) = framing.message(piece);
+            sender.send(kind, &[&message]).await?;
         }
     }
     sender.close(CLOSE_NORMAL, "").await
@@ -154,10 +222,14 @@ mod tests {
 
     /// What a client gets that sends these bytes first.
     async fn got(response: Response<ApiBody>, sent: &[u8]) -> Vec<u8> {
+        let framing = Framing::of(&response);
+        got_in(framing, response, sent).await
+    }
+
+    async fn got_in(framing: Framing, response: Response<ApiBody>, sent: &[u8]) -> Vec<u8> {
         let (near, mut far) = duplex(1024);
         far.write_all(sent).await.unwrap();
         let (receiver, sender) = websocket::open(Box::new(near));
-        let framing = Framing::of(&response);
         send_all(response.into_body(), framing, receiver, sender)
             .await
             .unwrap();
@@ -182,6 +254,20 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn a_log_begins_with_an_empty_message_and_its_bytes_are_kept() {
+        let pieces: Vec<&[u8]> = vec![b"a\n", b"\xff"];
+        let log = || watch("text/plain", pieces.clone());
+        let end = &b"\x88\x02\x03\xe8"[..];
+        let found = got_in(Framing::Bytes, log(), b"").await;
+        assert_eq!(found, [&b"\x82\0\x82\x02a\n\x82\x01\xff"[..], end].concat());
+        let found = got_in(Framing::Base64, log(), b"").await;
+        assert_eq!(
+            found,
+            [&b"\x81\0\x81\x04YQo=\x81\x04/w=="[..], end].concat()
+        );
+    }
+
+    #[tokio::test]
     async fn a_watch_that_is_idle_answers_pings_and_ends_with_its_client() {
         let idle = body::stream("application/json", stream::pending());
         let sent = [masked(0x89, b"hi"), masked(0x88, b"\x03\xe8")].concat();
@@ -190,15 +276,21 @@ mod tests {
     }
 
     #[test]
-    fn only_a_watch_is_refused_for_what_it_cannot_be_upgraded_to() {
-        for (method, query, upgrade, expected) in [
-            ("GET", "watch=true", "", Ok(())),
-            ("GET", "watch=true", "h2c", Ok(())),
-            ("GET", "watch=true", "spdy/3.1", Err(400)),
+    fn only_watches_and_logs_are_refused_for_what_they_cannot_be_upgraded_to() {
+        let log = Some("log");
+        for (method, query, upgrade, subresource, expected) in [
+            ("GET", "watch=true", "", None, Ok(())),
+            ("GET", "watch=true", "h2c", None, Ok(())),
+            ("GET", "watch=true", "spdy/3.1", None, Err(400)),
             // Without the headers of a handshake.
-            ("GET", "watch=true", "websocket", Err(400)),
-            ("GET", "", "websocket", Ok(())),
-            ("DELETE", "watch=true", "websocket", Ok(())),
+            ("GET", "watch=true", "websocket", None, Err(400)),
+            ("GET", "", "websocket", None, Ok(())),
+            ("DELETE", "watch=true", "websocket", None, Ok(())),
+            ("GET", "", "", log, Ok(())),
+            ("GET", "", "spdy/3.1", log, Ok(())),
+            ("GET", "", "websocket", log, Err(400)),
+            ("POST", "", "websocket", log, Err(405)),
+            ("GET", "watch=true", "websocket", Some("status"), Ok(())),
         ] {
             let request = http::Request::builder().method(method);
             let request = if upgrade.is_empty() {
@@ -209,9 +301,10 @@ mod tests {
                     .header("Upgrade", upgrade)
             };
             let (mut parts, ()) = request.body(()).unwrap().into_parts();
-            let carrier = Carrier::of(&mut parts, &Query::parse(query));
+            let carrier = Carrier::of(&mut parts, &Query::parse(query), subresource);
             let found = carrier.map(|_| ()).map_err(|error| error.code);
-            assert_eq!(found, expected, "{method} {query} {upgrade}");
+            let what = format!("{method} {query} {upgrade} {subresource:?}");
+            assert_eq!(found, expected, "{what}");
         }
     }
 }

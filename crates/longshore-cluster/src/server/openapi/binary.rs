@@ -3,7 +3,7 @@
 
 use serde_json::{Map, Value};
 
-use super::V2_REFERENCE;
+use super::{PRESERVE, V2_REFERENCE};
 use crate::server::protobuf::put;
 
 /// The media type that clients ask for.
@@ -12,7 +12,6 @@ pub(super) const ASKED_TYPE: &str = "application/com.github.proto-openapi.spec.v
 pub(super) const SENT_TYPE: &str = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf";
 
 const GROUP_VERSION_KIND: &str = "x-kubernetes-group-version-kind";
-const PRESERVE: &str = "x-kubernetes-preserve-unknown-fields";
 
 /// Encodes a document of version 2 (`Document` of the gnostic models).
 pub(super) fn encode(document: &Value) -> Vec<u8> {

@@ -18,7 +18,7 @@ fn info() -> Value {
 
 /// Everything in one document of OpenAPI 2.
 pub(super) fn version_2(resources: &[&Resource]) -> Result<Value> {
-    let definitions = all_definitions(resources)?;
+    let definitions = all_definitions(resources, Version::Two)?;
     let paths = paths::describe(resources, &definitions, Version::Two);
     Ok(json!({
         "swagger": "2.0",
@@ -35,7 +35,7 @@ pub(super) fn version_2(resources: &[&Resource]) -> Result<Value> {
 
 /// The resources of one group version, and the types that they are made of, in OpenAPI 3.
 pub(super) fn version_3(resources: &[&Resource]) -> Result<Value> {
-    let definitions = all_definitions(resources)?;
+    let definitions = all_definitions(resources, Version::Three)?;
     let paths = paths::describe(resources, &definitions, Version::Three);
     let mut schemas = Map::new();
     for name in used(resources, &definitions) {
@@ -60,10 +60,11 @@ pub(super) fn version_3(resources: &[&Resource]) -> Result<Value> {
 }
 
 /// Upstream's types and those of the custom resources among these.
-fn all_definitions(resources: &[&Resource]) -> Result<Map<String, Value>> {
+fn all_definitions(resources: &[&Resource], version: Version) -> Result<Map<String, Value>> {
     let mut definitions = definitions()?;
     for resource in resources {
-        definitions.extend(custom::definitions(resource));
+        let own = custom::definitions(resource, version, &definitions);
+        definitions.extend(own);
     }
     Ok(definitions)
 }

@@ -34,6 +34,9 @@ static DEFINITIONS: &[u8] = include_bytes!("../../../openapi/definitions.json.gz
 /// Where definitions refer to one another.
 pub(super) const V2_REFERENCE: &str = "#/definitions/";
 
+/// The mark of values that keep unknown members.
+const PRESERVE: &str = "x-kubernetes-preserve-unknown-fields";
+
 /// Decodes the definitions.
 pub(super) fn definitions() -> Result<Map<String, Value>> {
     serde_json::from_reader(io::BufReader::new(GzDecoder::new(DEFINITIONS)))

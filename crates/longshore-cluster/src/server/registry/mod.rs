@@ -1,6 +1,7 @@
 //! Which resources this server has: one row each, the same structure for built-ins and
 //! custom resources.
 
+mod autoscalers;
 mod claims;
 mod conversion;
 mod fields;
@@ -60,6 +61,12 @@ pub(crate) enum Strategy {
     Budget,
     /// Grants rights: a role, or a binding of one.
     Access,
+    /// How a node runs pods.
+    Runtime,
+    /// A configuration of the API server.
+    Control,
+    /// A request for a certificate.
+    SigningRequest,
     /// A configuration of admission webhooks.
     Webhooks,
     /// A CustomResourceDefinition.

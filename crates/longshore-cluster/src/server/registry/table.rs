@@ -1,6 +1,6 @@
 //! The built-in resources of Kubernetes 1.34 that this server has.
 
-use super::{DeletionAnswer, Field, Resource, Scope, StatusWrites, Strategy, conversion::EVENTS};
+use super::{Conversion, DeletionAnswer, Field, Resource, Scope, StatusWrites, Strategy};
 use crate::server::names::NameRule;
 
 /// Starts a row: a namespaced resource without subresources.
@@ -146,8 +146,16 @@ pub(super) fn converted() -> Vec<(Resource, Resource)> {
         .short(&["ev"])
         .creates_on_update()
         .fields(NEW_EVENT_FIELDS);
-    events.conversion = Some(EVENTS);
-    vec![(events, namespaced("v1", "events", "Event"))]
+    events.conversion = Some(Conversion::Events);
+    let (plural, kind) = ("horizontalpodautoscalers", "HorizontalPodAutoscaler");
+    let mut autoscalers = namespaced("autoscaling/v1", plural, kind)
+        .short(&["hpa"])
+        .status();
+    autoscalers.conversion = Some(Conversion::Autoscalers);
+    vec![
+        (events, namespaced("v1", "events", "Event")),
+        (autoscalers, namespaced("autoscaling/v2", plural, kind)),
+    ]
 }
 
 /// Every built-in resource.
@@ -157,6 +165,7 @@ pub(super) fn built_in() -> Vec<Resource> {
     rows.extend(workloads());
     rows.extend(policy_and_access());
     rows.extend(network_and_storage());
+    rows.extend(of_the_server());
     rows
 }
 
@@ -287,7 +296,7 @@ fn workloads() -> Vec<Resource> {
         cluster("scheduling.k8s.io/v1", "priorityclasses", "PriorityClass")
             .short(&["pc"])
             .generation(),
-        cluster("node.k8s.io/v1", "runtimeclasses", "RuntimeClass"),
+        cluster("node.k8s.io/v1", "runtimeclasses", "RuntimeClass").strategy(Strategy::Runtime),
     ]
 }
 
@@ -354,5 +363,37 @@ fn network_and_storage() -> Vec<Resource> {
         cluster("storage.k8s.io/v1", "storageclasses", "StorageClass")
             .short(&["sc"])
             .answers_deleted_object(),
+        cluster("storage.k8s.io/v1", "csinodes", "CSINode").answers_deleted_object(),
+    ]
+}
+
+/// What the API server of a larger cluster is configured by.
+fn of_the_server() -> Vec<Resource> {
+    let flow_control = "flowcontrol.apiserver.k8s.io/v1";
+    vec![
+        cluster("apiregistration.k8s.io/v1", "apiservices", "APIService")
+            .status_only()
+            .strategy(Strategy::Control),
+        cluster(flow_control, "flowschemas", "FlowSchema")
+            .status_only()
+            .generation()
+            .strategy(Strategy::Control),
+        cluster(
+            flow_control,
+            "prioritylevelconfigurations",
+            "PriorityLevelConfiguration",
+        )
+        .status_only()
+        .generation()
+        .strategy(Strategy::Control),
+        cluster(
+            "certificates.k8s.io/v1",
+            "certificatesigningrequests",
+            "CertificateSigningRequest",
+        )
+        .short(&["csr"])
+        .status()
+        .strategy(Strategy::SigningRequest)
+        .fields(&["spec.signerName"]),
     ]
 }

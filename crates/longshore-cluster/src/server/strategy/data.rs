@@ -1,11 +1,19 @@
-//! ConfigMaps and Secrets: `stringData`, immutability and the size limit.
+//! ConfigMaps and Secrets: `stringData`, keys, what types of Secrets ask for, immutability and the size limit.
 
-use serde_json::{Map, Value};
+use serde_json::Value;
 
 use crate::server::{error::Cause, meta};
 
 /// Largest sum of values, in bytes.
 const SIZE_LIMIT: usize = 1024 * 1024;
+/// Longest key, in bytes.
+const MAX_KEY: usize = 253;
+
+const KEY_MESSAGE: &str = "a valid config key must consist of alphanumeric characters, '-', '_' or '.' \
+     (e.g. 'key.name',  or 'KEY_NAME',  or 'key-name', regex used for validation is '[-._a-zA-Z0-9]+')";
+
+/// The annotation of a Secret that names the service account whose token it is to hold.
+const ACCOUNT: &str = "kubernetes.io/service-account.name";
 
 const BASE64: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
 
@@ -48,19 +56,13 @@ fn encode_base64(bytes: &[u8]) -> String {
 
 /// What is wrong with the data.
 pub(super) fn violations(new: &Value, old: Option<&Value>) -> Vec<Cause> {
-    let mut causes = Vec::new();
-    let empty = Map::new();
-    let values = |key: &str| {
-        new.get(key)
-            .and_then(Value::as_object)
-            .unwrap_or(&empty)
-            .clone()
-    };
-    let is_secret = meta::text(new, "/kind") == "Secret";
-    let size_of = |key: &str, is_encoded: bool| -> usize {
-        let lengths = values(key)
-            .values()
-            .filter_map(Value::as_str)
+    let mut causes = old.map_or_else(Vec::new, |old| change_violations(new, old));
+    causes.extend(key_violations(new, "data"));
+    causes.extend(key_violations(new, "binaryData"));
+    let is_secret = is_secret(new);
+    let size_of = |list: &str, is_encoded: bool| -> usize {
+        let lengths = values(new, list)
+            .filter_map(|(_, value)| value.as_str())
             .map(str::len)
             .sum::<usize>();
         if is_encoded { lengths / 4 * 3 } else { lengths }
@@ -71,8 +73,103 @@ pub(super) fn violations(new: &Value, old: Option<&Value>) -> Vec<Cause> {
             SIZE_LIMIT,
         ));
     }
-    let Some(old) = old else { return causes };
-    if is_secret && new.get("type") != old.get("type") {
+    if is_secret {
+        causes.extend(type_violations(new));
+    }
+    causes
+}
+
+fn is_secret(object: &Value) -> bool {
+    meta::text(object, "/kind") == "Secret"
+}
+
+fn values<'a>(object: &'a Value, list: &str) -> impl Iterator<Item = (&'a String, &'a Value)> {
+    let values = object.get(list).and_then(Value::as_object);
+    values.into_iter().flatten()
+}
+
+/// Keys are names of files in volumes. A ConfigMap has each of them once.
+fn key_violations(object: &Value, list: &str) -> Vec<Cause> {
+    let mut causes = Vec::new();
+    for (key, _) in values(object, list) {
+        let field = format!("{list}[{key}]");
+        let mut complaints = config_key_violations(key);
+        if list == "data" && values(object, "binaryData").any(|(other, _)| other == key) {
+            complaints.push("duplicate of key present in binaryData".to_owned());
+        }
+        let key: Value = key.as_str().into();
+        causes.extend(
+            complaints
+                .iter()
+                .map(|why| Cause::invalid(&field, &key, why)),
+        );
+    }
+    causes
+}
+
+/// What is wrong with a key of a ConfigMap or a Secret; empty when nothing is.
+fn config_key_violations(key: &str) -> Vec<String> {
+    let mut complaints = Vec::new();
+    if key.len() > MAX_KEY {
+        complaints.push(format!("must be no more than {MAX_KEY} characters"));
+    }
+    let is_inner = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
+    if key.is_empty() || !key.bytes().all(is_inner) {
+        complaints.push(KEY_MESSAGE.to_owned());
+    }
+    match key {
+        "." | ".." => complaints.push(format!("must not be '{key}'")),
+        _ if key.starts_with("..") => complaints.push("must not start with '..'".to_owned()),
+        _ => {}
+    }
+    complaints
+}
+
+/// What the type of a Secret asks for and its author left out.
+fn type_violations(secret: &Value) -> Vec<Cause> {
+    let value = |key: &str| secret.get("data").and_then(|data| data.get(key));
+    let required = |key: &str| Cause::required(&format!("data[{key}]"), "");
+    let missing = |key: &str| value(key).is_none().then(|| required(key));
+    match meta::text(secret, "/type") {
+        "kubernetes.io/service-account-token" => {
+            let annotations = secret.pointer("/metadata/annotations");
+            let account = annotations.and_then(|it| it.get(ACCOUNT));
+            let is_named = account
+                .and_then(Value::as_str)
+                .is_some_and(|it| !it.is_empty());
+            let field = format!("metadata.annotations[{ACCOUNT}]");
+            (!is_named)
+                .then(|| Cause::required(&field, ""))
+                .into_iter()
+                .collect()
+        }
+        "kubernetes.io/dockercfg" => missing(".dockercfg").into_iter().collect(),
+        "kubernetes.io/dockerconfigjson" => missing(".dockerconfigjson").into_iter().collect(),
+        // One of the two is enough.
+        "kubernetes.io/basic-auth" => match (missing("username"), missing("password")) {
+            (Some(name), Some(password)) => vec![name, password],
+            (Some(_) | None, _) => Vec::new(),
+        },
+        "kubernetes.io/ssh-auth" => {
+            let key = value("ssh-privatekey").and_then(Value::as_str);
+            let is_given = key.is_some_and(|key| !key.is_empty());
+            (!is_given)
+                .then(|| required("ssh-privatekey"))
+                .into_iter()
+                .collect()
+        }
+        "kubernetes.io/tls" => ["tls.crt", "tls.key"]
+            .into_iter()
+            .filter_map(missing)
+            .collect(),
+        _ => Vec::new(),
+    }
+}
+
+/// What may not change.
+fn change_violations(new: &Value, old: &Value) -> Vec<Cause> {
+    let mut causes = Vec::new();
+    if is_secret(new) && new.get("type") != old.get("type") {
         causes.push(Cause::invalid("type", &new["type"], "field is immutable"));
     }
     if old.get("immutable") == Some(&Value::Bool(true)) {
@@ -92,6 +189,8 @@ pub(super) fn violations(new: &Value, old: Option<&Value>) -> Vec<Cause> {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
 
     #[test]
@@ -104,6 +203,78 @@ mod tests {
             ("foob", "Zm9vYg=="),
         ] {
             assert_eq!(encode_base64(text.as_bytes()), expected);
+        }
+    }
+
+    fn told(object: &Value) -> Vec<String> {
+        let causes = violations(object, None);
+        causes
+            .iter()
+            .map(|cause| format!("{}: {}", cause.field, cause.message))
+            .collect()
+    }
+
+    #[test]
+    fn keys_are_names_of_files() {
+        for (key, expected) in [
+            ("a.b-C_9", ""),
+            ("...", "must not start with '..'"),
+            ("", "a valid config key must consist of"),
+            ("a/b", "a valid config key must consist of"),
+            (".", "must not be '.'"),
+            ("..", "must not be '..'"),
+            ("..a", "must not start with '..'"),
+            (&"k".repeat(253), ""),
+            (&"k".repeat(254), "must be no more than 253 characters"),
+        ] {
+            for object in [
+                json!({"kind": "Secret", "data": {key: ""}}),
+                json!({"kind": "ConfigMap", "data": {key: ""}}),
+                json!({"kind": "ConfigMap", "binaryData": {key: ""}}),
+            ] {
+                let told = told(&object);
+                assert_eq!(told.is_empty(), expected.is_empty(), "{key}: {told:?}");
+                assert!(told.concat().contains(expected), "{key}: {told:?}");
+            }
+        }
+        assert_eq!(
+            told(&json!({"kind": "ConfigMap", "data": {"a": "x"}, "binaryData": {"a": ""}})),
+            ["data[a]: Invalid value: \"a\": duplicate of key present in binaryData"]
+        );
+    }
+
+    #[test]
+    fn types_of_secrets_ask_for_their_keys() {
+        for (kind, data, expected) in [
+            ("tls", json!({"tls.crt": ""}), &["data[tls.key]"][..]),
+            ("tls", json!({"tls.crt": "", "tls.key": ""}), &[]),
+            ("dockercfg", json!({}), &["data[.dockercfg]"]),
+            ("dockerconfigjson", json!({}), &["data[.dockerconfigjson]"]),
+            (
+                "basic-auth",
+                json!({}),
+                &["data[username]", "data[password]"],
+            ),
+            ("basic-auth", json!({"password": ""}), &[]),
+            ("basic-auth", json!({"username": ""}), &[]),
+            (
+                "ssh-auth",
+                json!({"ssh-privatekey": ""}),
+                &["data[ssh-privatekey]"],
+            ),
+            ("ssh-auth", json!({"ssh-privatekey": "eA=="}), &[]),
+            (
+                "service-account-token",
+                json!({}),
+                &["metadata.annotations[kubernetes.io/service-account.name]"],
+            ),
+        ] {
+            let kind = format!("kubernetes.io/{kind}");
+            let secret = json!({"kind": "Secret", "type": kind, "data": data});
+            let causes = violations(&secret, None);
+            let fields: Vec<&str> = causes.iter().map(|cause| cause.field.as_str()).collect();
+            assert_eq!(fields, expected, "{secret}");
+            assert!(causes.iter().all(|cause| cause.message == "Required value"));
         }
     }
 }

@@ -3,16 +3,22 @@
 
 pub(crate) mod access;
 mod budgets;
+mod control;
 mod data;
 mod jobs;
 mod namespaces;
 mod pod_defaults;
+mod pod_ephemeral;
 mod pod_handlers;
 mod pod_rules;
+mod pod_sysctls;
 mod pods;
+mod runtimes;
 mod services;
+pub(crate) mod signing_requests;
 mod workloads;
 
+use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use super::{
@@ -22,6 +28,7 @@ use super::{
     registry::{Resource, Strategy},
 };
 
+pub(crate) use pod_defaults::set_defaults as set_pod_defaults;
 pub(crate) use services::{Pool, Refusal, allocate};
 
 /// Completes a new object.
@@ -47,7 +54,12 @@ pub(crate) fn prepare_create(resource: &Resource, object: &mut Value) {
         Strategy::Access => access::set_defaults(object),
         Strategy::Webhooks => admission::set_defaults(&resource.kind, object),
         Strategy::Definition => crd::prepare_create(object),
-        Strategy::Plain | Strategy::Node | Strategy::Custom => {}
+        Strategy::Control => {
+            control::set_defaults(&resource.kind, object);
+            object["status"] = json!({});
+        }
+        Strategy::SigningRequest => object["status"] = json!({}),
+        Strategy::Plain | Strategy::Node | Strategy::Runtime | Strategy::Custom => {}
     }
 }
 
@@ -74,8 +86,10 @@ pub(crate) fn prepare_update(resource: &Resource, new: &mut Value, old: &Value) 
         Strategy::Webhooks => admission::set_defaults(&resource.kind, new),
         Strategy::Access => access::set_defaults(new),
         Strategy::Definition => crd::prepare_update(new),
+        Strategy::Control => control::set_defaults(&resource.kind, new),
+        Strategy::SigningRequest => signing_requests::prepare_update(new, old),
         Strategy::Plain | Strategy::Node | Strategy::Claim => {}
-        Strategy::Budget | Strategy::Custom => {}
+        Strategy::Budget | Strategy::Runtime | Strategy::Custom => {}
     }
 }
 
@@ -89,8 +103,23 @@ pub(crate) fn set_defaults(resource: &Resource, object: &mut Value, old: Option<
         Strategy::Workload => workloads::set_defaults(&resource.kind, object),
         Strategy::Access => access::set_defaults(object),
         Strategy::Plain | Strategy::Node | Strategy::Namespace | Strategy::Claim => {}
-        Strategy::Budget | Strategy::Webhooks | Strategy::Definition | Strategy::Custom => {}
+        Strategy::Budget | Strategy::Runtime | Strategy::Webhooks => {}
+        Strategy::Definition | Strategy::Custom => {}
+        Strategy::Control => control::set_defaults(&resource.kind, object),
+        Strategy::SigningRequest => {}
     }
+}
+
+/// Completes a changed status.
+pub(crate) fn prepare_status(resource: &Resource, new: &mut Value, old: &Value, now: Timestamp) {
+    if resource.strategy == Strategy::SigningRequest {
+        signing_requests::prepare_status(new, old, now);
+    }
+}
+
+/// Completes a decision about a request for a certificate.
+pub(crate) fn prepare_approval(new: &mut Value, old: &Value, now: Timestamp) {
+    signing_requests::prepare_approval(new, old, now);
 }
 
 /// What is wrong with an object; `old` is there when it is not a new one.
@@ -102,6 +131,7 @@ pub(crate) fn violations(resource: &Resource, new: &Value, old: Option<&Value>) 
         (Strategy::Service, _) => services::violations(new, old),
         (Strategy::Data, _) => data::violations(new, old),
         (Strategy::Budget, _) => budgets::violations(new),
+        (Strategy::Runtime, _) => runtimes::violations(new, old),
         (Strategy::Access, _) => access::violations(&resource.kind, new, old),
         (Strategy::Webhooks, _) => admission::violations(&resource.kind, new),
         (Strategy::Definition, _) => crd::violations(new, old),
@@ -109,15 +139,28 @@ pub(crate) fn violations(resource: &Resource, new: &Value, old: Option<&Value>) 
             .custom
             .as_ref()
             .map_or_else(Vec::new, |custom| custom.violations(new, old)),
-        (Strategy::Plain | Strategy::Node | Strategy::Namespace | Strategy::Claim, _) => Vec::new(),
+        (Strategy::Plain | Strategy::Node | Strategy::Namespace | Strategy::Claim, _)
+        | (Strategy::Control | Strategy::SigningRequest, _) => Vec::new(),
     }
+}
+
+/// What is wrong with the ephemeral containers of a pod; `old` is the stored one.
+pub(crate) fn ephemeral_violations(new: &Value, old: &Value) -> Vec<Cause> {
+    pod_ephemeral::violations(new, old)
 }
 
 /// What is wrong with a new status; `old` is the stored object.
 pub(crate) fn status_violations(resource: &Resource, new: &Value, old: &Value) -> Vec<Cause> {
     if resource.strategy == Strategy::Workload && resource.kind == "Job" {
         jobs::status_violations(new, old)
+    } else if resource.strategy == Strategy::SigningRequest {
+        signing_requests::status_violations(new, old)
     } else {
         Vec::new()
     }
+}
+
+/// What is wrong with a decision about a request for a certificate.
+pub(crate) fn approval_violations(new: &Value, old: &Value) -> Vec<Cause> {
+    signing_requests::approval_violations(new, old)
 }

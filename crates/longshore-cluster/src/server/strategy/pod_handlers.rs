@@ -5,7 +5,7 @@ use std::net::IpAddr;
 
 use serde_json::Value;
 
-use super::pod_rules::items;
+use super::{pod_rules::items, pod_sysctls};
 use crate::server::{error::Cause, meta, names::NameRule};
 
 const OF_SIDECARS: &str = "may not be set for init containers without restartPolicy=Always";
@@ -206,6 +206,7 @@ pub(super) fn of_pod(spec: &Value, path: &str, causes: &mut Vec<Cause>) {
             let field = format!("{field}.supplementalGroups[{index}]");
             check_id(Some(group), &field, causes);
         }
+        pod_sysctls::violations(spec, context, &field, causes);
     }
     for (index, alias) in items(spec, "hostAliases").enumerate() {
         let field = format!("{path}.hostAliases[{index}]");

@@ -73,7 +73,11 @@ fn check_range(field: &str, found: i64, highest: i64, causes: &mut Vec<Cause>) {
 }
 
 /// The names of the volumes, which containers mount.
-fn volume_names<'a>(spec: &'a Value, path: &str, causes: &mut Vec<Cause>) -> BTreeSet<&'a str> {
+pub(super) fn volume_names<'a>(
+    spec: &'a Value,
+    path: &str,
+    causes: &mut Vec<Cause>,
+) -> BTreeSet<&'a str> {
     let mut names = BTreeSet::new();
     for (index, volume) in items(spec, "volumes").enumerate() {
         let field = format!("{path}.volumes[{index}].name");
@@ -104,7 +108,7 @@ fn check_name<'a>(
     }
 }
 
-fn name_violations<'a>(
+pub(super) fn name_violations<'a>(
     container: &'a Value,
     field: &str,
     names: &mut BTreeSet<&'a str>,
@@ -122,7 +126,7 @@ fn name_violations<'a>(
     }
 }
 
-fn container_violations(
+pub(super) fn container_violations(
     container: &Value,
     field: &str,
     volumes: &BTreeSet<&str>,

@@ -81,7 +81,14 @@ fn qos_class(pod: &Value) -> &'static str {
 
 /// What is wrong with a new pod.
 pub(super) fn create_violations(pod: &Value) -> Vec<Cause> {
-    pod_rules::violations(&pod["spec"], "spec")
+    let mut causes = pod_rules::violations(&pod["spec"], "spec");
+    if containers(pod, "ephemeralContainers").next().is_some() {
+        causes.push(Cause::forbidden(
+            "spec.ephemeralContainers",
+            "cannot be set on create",
+        ));
+    }
+    causes
 }
 
 const UPDATE_MESSAGE: &str = "pod updates may not change fields other than `spec.containers[*].image`,\

@@ -32,7 +32,7 @@ pub(crate) async fn bind(call: &Call, binding: Value) -> Result<Response<ApiBody
         .pointer("/metadata/annotations")
         .and_then(Value::as_object);
     let now = meta::seconds(call.server.now());
-    rewrite_unasked(call, Part::Private, |pod| {
+    rewrite_unasked(call, Part::Binding, |pod| {
         let refuse = |why: &str| Err(ApiError::conflict(call.resource(), &call.name, why));
         if !uid.is_empty() && uid != meta::text(pod, "/metadata/uid") {
             let found = meta::text(pod, "/metadata/uid");

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use crate::server::meta;
+use crate::server::{meta, strategy};
 
 /// The pod with the ephemeral containers of the request `asked`.
 pub(crate) fn with_ephemeral_containers(pod: &Value, asked: &Value) -> Value {
@@ -14,5 +14,6 @@ pub(crate) fn with_ephemeral_containers(pod: &Value, asked: &Value) -> Value {
             "ephemeralContainers",
         );
     }
+    strategy::set_pod_defaults(&mut changed["spec"]);
     changed
 }

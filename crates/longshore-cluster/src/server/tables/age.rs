@@ -12,7 +12,7 @@ pub(super) fn between(start: Timestamp, end: Timestamp) -> String {
 }
 
 /// A span in seconds.
-fn brief(seconds: i64) -> String {
+pub(super) fn brief(seconds: i64) -> String {
     const MINUTE: i64 = 60;
     const HOUR: i64 = 60 * MINUTE;
     const DAY: i64 = 24 * HOUR;

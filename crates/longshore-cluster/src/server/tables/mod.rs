@@ -4,6 +4,7 @@
 mod age;
 mod cluster;
 mod config;
+mod control;
 mod custom;
 mod pods;
 mod view;
@@ -95,6 +96,7 @@ fn printer(resource: &Resource) -> Printer {
         .or_else(|| workloads::printer(&qualified))
         .or_else(|| cluster::printer(&qualified))
         .or_else(|| config::printer(&qualified))
+        .or_else(|| control::printer(&qualified))
         .unwrap_or(GENERIC)
 }
 

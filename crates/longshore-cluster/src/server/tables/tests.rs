@@ -169,3 +169,67 @@ fn other_kinds_show_what_matters_about_them() {
         assert_eq!(row(group_version, plural, object), expected, "{plural}");
     }
 }
+
+#[test]
+fn what_the_server_is_configured_by_tells_what_it_waits_for() {
+    let flow = ("flowcontrol.apiserver.k8s.io", "v1");
+    let services = ("apiregistration.k8s.io", "v1");
+    let certificates = ("certificates.k8s.io", "v1");
+    let level = json!({"type": "Limited", "limited": {"nominalConcurrencyShares": 5, "limitResponse": {"queuing": {"queues": 64}}}});
+    let condition = |kind: &str, status: &str, reason: &str| json!([{"type": kind, "status": status, "reason": reason}]);
+    let service = json!({"service": {"namespace": "n", "name": "s"}});
+    let request = json!({"signerName": "a/b", "username": "jane", "expirationSeconds": 3600});
+    for (version, plural, object, expected) in [
+        (services, "apiservices", json!({}), "a|Local|Unknown|5m"),
+        (
+            services,
+            "apiservices",
+            json!({"spec": service, "status": {"conditions": condition("Available", "False", "Down")}}),
+            "a|n/s|False (Down)|5m",
+        ),
+        (
+            services,
+            "apiservices",
+            json!({"status": {"conditions": condition("Available", "True", "Local")}}),
+            "a|Local|True|5m",
+        ),
+        (
+            flow,
+            "flowschemas",
+            json!({"spec": {"matchingPrecedence": 9, "priorityLevelConfiguration": {"name": "p"}}}),
+            "a|p|9|<none>|5m|?",
+        ),
+        (
+            flow,
+            "flowschemas",
+            json!({"spec": {"distinguisherMethod": {"type": "ByUser"}}, "status": {"conditions": condition("Dangling", "True", "")}}),
+            "a||0|ByUser|5m|True",
+        ),
+        (
+            flow,
+            "prioritylevelconfigurations",
+            json!({"spec": level}),
+            "a|Limited|5|64|<none>|<none>|5m",
+        ),
+        (
+            ("storage.k8s.io", "v1"),
+            "csinodes",
+            json!({"spec": {"drivers": [{}, {}]}}),
+            "a|2|5m",
+        ),
+        (
+            certificates,
+            "certificatesigningrequests",
+            json!({"spec": request, "status": {"conditions": condition("Approved", "True", ""), "certificate": "c"}}),
+            "a|5m|a/b|jane|60m|Approved,Issued",
+        ),
+        (
+            certificates,
+            "certificatesigningrequests",
+            json!({"status": {"conditions": condition("Failed", "True", "")}}),
+            "a|5m|<none>||<none>|Pending,Failed",
+        ),
+    ] {
+        assert_eq!(row(version, plural, object), expected, "{plural}");
+    }
+}

@@ -7,7 +7,9 @@ use serde_json::Value;
 
 use super::Call;
 use crate::server::{
-    admission::{Operation, Question, admit_service_account},
+    admission::{
+        Operation, Question, admit_runtime_class, admit_service_account, check_runtime_class,
+    },
     authz::check_escalation,
     error::{ApiError, Cause, Result},
     http::body::ApiBody,
@@ -69,6 +71,7 @@ pub(crate) async fn create_object(call: &Call, object: Value, is_dry_run: bool) 
         strategy::finish_create(resource, &mut object);
         call.server.allocate(&call.collection, &mut object, None)?;
         validate(call, &object)?;
+        check_runtime_class(call, &object)?;
         call.warnings.add(unserved::warnings(&call.served, &object));
         question.validate(Some(&object), None).await?;
         let name = meta::name(&object);
@@ -115,10 +118,14 @@ async fn admit(call: &Call, question: &Question<'_>, object: Value) -> Result<Va
     wipe(&mut object);
     require_live_namespace(call, &object)?;
     let object = admit_service_account(call, object).await?;
+    let object = admit_runtime_class(call, object)?;
     let mut object = question.mutate(object, None).await?;
     place(call, &mut object)?;
     check_escalation(call, &object, None)?;
     wipe(&mut object);
+    if resource.strategy == Strategy::SigningRequest {
+        strategy::signing_requests::name_requester(&mut object, &call.user);
+    }
     if resource.has_generation {
         meta::metadata(&mut object).insert("generation".into(), 1.into());
     }

@@ -3,12 +3,13 @@
 use std::sync::Arc;
 
 use http::{Response, StatusCode};
+use jiff::Timestamp;
 use serde_json::Value;
 
 use super::Call;
 use crate::server::{
     admission::{Operation, Question},
-    authz::check_escalation,
+    authz::{check_escalation, check_signer},
     error::{ApiError, Cause, Result},
     http::body::ApiBody,
     hub::{Change, CommitError, Expected, Object},
@@ -27,8 +28,14 @@ pub(crate) enum Part {
     Main,
     /// The status, and what the resource lets through with it.
     Status,
+    /// The decision about a request for a certificate: the conditions of its status.
+    Approval,
     /// A subresource that has computed the whole object itself.
     Private,
+    /// The same, for a pod that gets ephemeral containers.
+    Ephemeral,
+    /// The same, for a pod that gets its node: that is no change of what its author wants, so its generation stays.
+    Binding,
 }
 
 /// The outcome of a write.
@@ -102,12 +109,13 @@ async fn rewrite_with(
             check_identity(call, &new, &old)?;
         }
         check_escalation(call, &new, Some(&old))?;
+        check_signer(call, &new, &old)?;
         check_version(call, &new, &old)?;
         if part == Part::Main {
             call.server
                 .allocate(&call.collection, &mut new, Some(&old))?;
         }
-        prepare(call.resource(), part, &mut new, &old);
+        prepare(call.resource(), part, &mut new, &old, call.server.now());
         let is_same = new == old;
         if !is_same {
             validate(&call.served, part, &new, &old)?;
@@ -216,7 +224,7 @@ fn differs(new: &Value, old: &Value, pointer: &str) -> bool {
 }
 
 /// Takes back what this write may not change.
-fn prepare(resource: &Resource, part: Part, new: &mut Value, old: &Value) {
+fn prepare(resource: &Resource, part: Part, new: &mut Value, old: &Value, now: Timestamp) {
     match part {
         Part::Main => {
             if resource.has_status() {
@@ -224,8 +232,15 @@ fn prepare(resource: &Resource, part: Part, new: &mut Value, old: &Value) {
             }
             strategy::prepare_update(resource, new, old);
         }
-        Part::Status => keep_all_but_status(resource, new, old),
-        Part::Private => {}
+        Part::Status => {
+            keep_all_but_status(resource, new, old);
+            strategy::prepare_status(resource, new, old, now);
+        }
+        Part::Approval => {
+            keep_all_but_status(resource, new, old);
+            strategy::prepare_approval(new, old, now);
+        }
+        Part::Private | Part::Ephemeral | Part::Binding => {}
     }
     let metadata = meta::metadata(new);
     for key in [
@@ -241,7 +256,7 @@ fn prepare(resource: &Resource, part: Part, new: &mut Value, old: &Value) {
     }
     let is_counted = meta::spec_differs(new, old)
         || (resource.counts_status() && new["status"] != old["status"]);
-    if resource.has_generation && is_counted {
+    if resource.has_generation && is_counted && part != Part::Binding {
         meta::count_generation(new);
     }
 }
@@ -289,8 +304,14 @@ fn validate(resource: &Resource, part: Part, new: &Value, old: &Value) -> Result
     if part == Part::Main || (part == Part::Status && resource.strategy == Strategy::Custom) {
         causes.extend(strategy::violations(resource, new, Some(old)));
     }
+    if part == Part::Ephemeral {
+        causes.extend(strategy::ephemeral_violations(new, old));
+    }
     if part == Part::Status {
         causes.extend(strategy::status_violations(resource, new, old));
+    }
+    if part == Part::Approval {
+        causes.extend(strategy::approval_violations(new, old));
     }
     if causes.is_empty() {
         Ok(())

@@ -24,6 +24,7 @@ use sha2::{Digest as _, Sha256};
 use tower::Service;
 use x509_parser::prelude::{FromDer as _, X509Certificate};
 
+use super::peers::Peer;
 use crate::server::auth::UserInfo;
 
 /// The certificate of a connection.
@@ -143,23 +144,20 @@ impl ClientCertVerifier for TakeAll {
     }
 }
 
-/// A service whose requests carry the certificate of their connection.
+/// A service whose requests carry the other end of their connection.
 #[derive(Debug, Clone)]
-pub(super) struct Certified<S> {
+pub(super) struct Accompanied<S> {
     service: S,
-    certificate: Option<ClientCertificate>,
+    peer: Arc<Peer>,
 }
 
-impl<S> Certified<S> {
-    pub(super) fn new(service: S, certificate: Option<ClientCertificate>) -> Certified<S> {
-        Certified {
-            service,
-            certificate,
-        }
+impl<S> Accompanied<S> {
+    pub(super) fn new(service: S, peer: Arc<Peer>) -> Accompanied<S> {
+        Accompanied { service, peer }
     }
 }
 
-impl<S, B> Service<Request<B>> for Certified<S>
+impl<S, B> Service<Request<B>> for Accompanied<S>
 where
     S: Service<Request<B>>,
 {
@@ -172,9 +170,7 @@ where
     }
 
     fn call(&mut self, mut request: Request<B>) -> S::Future {
-        if let Some(certificate) = &self.certificate {
-            request.extensions_mut().insert(certificate.clone());
-        }
+        request.extensions_mut().insert(Arc::clone(&self.peer));
         self.service.call(request)
     }
 }

@@ -10,7 +10,6 @@ use std::{
     sync::Arc,
 };
 
-use k8s_openapi::ByteString;
 use rcgen::{
     BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair,
     KeyUsagePurpose,
@@ -20,10 +19,9 @@ use rustls::{
     crypto::CryptoProvider,
     pki_types::{PrivateKeyDer, PrivatePkcs8KeyDer},
 };
-use serde_json::{Value, json};
 use uuid::Uuid;
 
-use super::{ServeError, clients::Clients, files};
+use super::{ServeError, clients::Clients, files, kubeconfig};
 
 /// Names under which pods and people know an API server.
 pub(super) const SERVER_NAMES: &[&str] = &[
@@ -48,8 +46,8 @@ pub(super) struct Credentials {
 }
 
 impl Credentials {
-    /// Takes what the directory has kept, makes what is missing, and writes the kubeconfig for
-    /// this address.
+    /// Takes what the directory has kept, makes what is missing, and brings the kubeconfig up to
+    /// date with this address.
     pub(super) fn open(directory: &Path, address: SocketAddr) -> Result<Credentials, ServeError> {
         files::make_directory(directory)?;
         let key = authority_key(&directory.join("ca.key"))?;
@@ -62,8 +60,12 @@ impl Credentials {
         let tls = serving_config(&Issuer::new(params, key), address, &clients, provider)?;
         let token = token(&directory.join("token"))?;
         let kubeconfig = directory.join("kubeconfig");
-        let text = kubeconfig_text(address, &certificate.pem(), &token);
-        files::write(&kubeconfig, &text)?;
+        // One that cannot be read has nothing that could stay.
+        let old = files::read(&kubeconfig).ok().flatten();
+        let text = kubeconfig::text(address, &certificate.pem(), &token, old.as_deref());
+        if let Some(text) = text {
+            files::write(&kubeconfig, &text)?;
+        }
         Ok(Credentials {
             tls,
             clients,
@@ -148,28 +150,4 @@ fn token(path: &Path) -> Result<String, ServeError> {
     let token = format!("{}{}", Uuid::new_v4().simple(), Uuid::new_v4().simple());
     files::write(path, &token)?;
     Ok(token)
-}
-
-/// A kubeconfig in JSON, which every reader of YAML takes.
-fn kubeconfig_text(address: SocketAddr, authority_pem: &str, token: &str) -> String {
-    let host = if address.ip().is_unspecified() {
-        SocketAddr::from(([127, 0, 0, 1], address.port()))
-    } else {
-        address
-    };
-    let authority = ByteString(authority_pem.as_bytes().to_vec());
-    let name = "longshore";
-    let kubeconfig: Value = json!({
-        "apiVersion": "v1",
-        "kind": "Config",
-        "clusters": [{"name": name, "cluster": {
-            "server": format!("https://{host}"),
-            "certificate-authority-data": authority,
-        }}],
-        "users": [{"name": name, "user": {"token": token}}],
-        "contexts": [{"name": name, "context": {"cluster": name, "user": name, "namespace": "default"}}],
-        "current-context": name,
-        "preferences": {},
-    });
-    format!("{kubeconfig:#}\n")
 }

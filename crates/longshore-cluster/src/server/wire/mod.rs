@@ -2,11 +2,19 @@
 //!
 //! Clients pass `steady` (a connection that stalls is closed), `guard` (host, user, requests in
 //! flight) and then the same service that in-process clients use.
+//!
+//! Connections and requests are counted for each user (`peers`, `shares`), so that none of them takes
+//! all places, and clients send bodies and take answers at a minimum rate (`pace`).
 
 mod clients;
 mod credentials;
 mod files;
 mod guard;
+mod kubeconfig;
+mod pace;
+mod peers;
+mod refusals;
+mod shares;
 mod steady;
 pub(crate) mod upgrade;
 pub(crate) mod websocket;
@@ -32,6 +40,7 @@ use tower_http::compression::CompressionLayer;
 use self::{
     credentials::Credentials,
     guard::{Guard, Rules},
+    peers::Peers,
     steady::SteadyAcceptor,
 };
 use super::{
@@ -63,19 +72,27 @@ impl ServeConfig {
     }
 }
 
-/// Bounds on what clients can hold.
+/// Bounds on what clients can hold. Of the places that users share, one user gets a part; an eighth is for users who hold
+/// none, and an eighth for members of `system:masters`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
-    /// Open connections; further ones are closed at once. Default 1024.
+    /// Open connections of users; a request on a further one gets 429. Default 4096, as many as watches, because over
+    /// HTTP/1.1 each watch has a connection of its own.
     pub n_connections: usize,
-    /// Requests being answered, watches aside; further ones get 429. Default 400, as upstream.
+    /// Connections on which no user has sent a request; the oldest is closed for a new one. Default
+    /// 2048: as many clients that come back at the same time, after a restart, are all let in.
+    pub n_newcomers: usize,
+    /// Time from the begin of a connection to the first request of a user on it. Default 10 seconds.
+    pub newcomer_time: Duration,
+    /// Requests of users being answered, watches aside; further ones get 429. Default 600, the sum of
+    /// upstream's limits for reads (400) and writes (200).
     pub n_requests: usize,
-    /// Open watches, followed logs, and connections into pods; further ones get 429. Default 4096.
+    /// Open watches, logs, and connections into pods; further ones get 429. Default 4096.
     pub n_watches: usize,
     /// Time for a request that is no watch, its body included; then 504. Default 60 seconds, as
     /// upstream.
     pub request_timeout: Duration,
-    /// How long a connection may refuse what we send, or take over the head of a request. Default
+    /// How long a client may refuse what we send, or take over the head of a request. Default
     /// 30 seconds.
     pub patience: Duration,
 }
@@ -83,8 +100,10 @@ pub struct Limits {
 impl Default for Limits {
     fn default() -> Self {
         Limits {
-            n_connections: 1024,
-            n_requests: 400,
+            n_connections: 4096,
+            n_newcomers: 2048,
+            newcomer_time: Duration::from_secs(10),
+            n_requests: 600,
             n_watches: 4096,
             request_timeout: Duration::from_secs(60),
             patience: Duration::from_secs(30),
@@ -214,7 +233,14 @@ impl Listening {
         } = self;
         let closing = CancellationToken::new();
         let api = service.server();
-        let rules = Rules::new(Arc::clone(&api), address, limits, closing.clone());
+        let peers = Peers::new(&limits);
+        let rules = Rules::new(
+            Arc::clone(&api),
+            address,
+            limits,
+            Arc::clone(&peers),
+            closing.clone(),
+        );
         let guard = Guard::new(service, Arc::new(rules));
         let stack = CompressionLayer::new()
             .compress_when(body::Compressible)
@@ -225,9 +251,17 @@ impl Listening {
         let tls = RustlsAcceptor::new(RustlsConfig::from_config(credentials.tls));
         let mut server = axum_server::from_tcp(listener)
             .map_err(failed)?
-            .acceptor(SteadyAcceptor::new(tls, credentials.clients, limits))
+            .acceptor(SteadyAcceptor::new(
+                tls,
+                credentials.clients,
+                Arc::clone(&peers),
+                limits,
+            ))
             .handle(handle.clone());
         tune(server.http_builder(), limits);
+        // An answer waits for one to two of these periods.
+        let watching = peers.watch_over(limits.patience / 2, closing.clone());
+        tokio::spawn(watching);
         let task = tokio::spawn(server.serve(Shared::new(stack)));
         api.announce(address);
         Ok(Serving {

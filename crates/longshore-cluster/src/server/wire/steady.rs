@@ -1,8 +1,8 @@
-//! Connections that make progress: one whose peer has gone, or does not take what we send, is
-//! closed after a while, so that it holds neither memory nor a watch.
+//! Connections that make progress: one whose peer has gone, does not say who it is, or does not take
+//! what we send, is closed after a while, so that it holds neither memory nor a watch.
 
 use std::{
-    future::Future,
+    future::{Future, poll_fn},
     io,
     pin::Pin,
     sync::Arc,
@@ -16,98 +16,127 @@ use socket2::{SockRef, TcpKeepalive};
 use tokio::{
     io::{AsyncRead, AsyncWrite, ReadBuf},
     net::TcpStream,
-    sync::{OwnedSemaphorePermit, Semaphore},
     time::Sleep,
 };
 use tokio_rustls::server::TlsStream;
 
 use super::{
     Limits,
-    clients::{Certified, Clients},
+    clients::{Accompanied, Clients},
+    peers::{Entered, Peers},
 };
 
-/// Accepts a limited number of TLS connections and watches over their progress.
+/// Accepts TLS connections and watches over their progress.
 #[derive(Debug, Clone)]
 pub(super) struct SteadyAcceptor {
     tls: RustlsAcceptor,
     clients: Clients,
-    connections: Arc<Semaphore>,
+    peers: Arc<Peers>,
     patience: Duration,
 }
 
 impl SteadyAcceptor {
-    pub(super) fn new(tls: RustlsAcceptor, clients: Clients, limits: Limits) -> SteadyAcceptor {
+    pub(super) fn new(
+        tls: RustlsAcceptor,
+        clients: Clients,
+        peers: Arc<Peers>,
+        limits: Limits,
+    ) -> SteadyAcceptor {
         SteadyAcceptor {
             clients,
-            tls: tls.handshake_timeout(limits.patience),
-            connections: Arc::new(Semaphore::new(limits.n_connections)),
+            tls: tls.handshake_timeout(limits.newcomer_time),
+            peers,
             patience: limits.patience,
         }
     }
 
-    /// A place for the connection, and settings of its socket.
-    fn admit(&self, stream: &TcpStream) -> io::Result<OwnedSemaphorePermit> {
-        let permit = Arc::clone(&self.connections)
-            .try_acquire_owned()
-            .map_err(|_| io::Error::other("too many open connections"))?;
+    /// Settings of the socket.
+    fn tune(&self, stream: &TcpStream) -> io::Result<()> {
         stream.set_nodelay(true)?;
         // The system finds a peer that vanished while nothing was to be sent.
         let at_least_one = |time: Duration| time.max(Duration::from_secs(1));
         let keepalive = TcpKeepalive::new()
             .with_time(at_least_one(self.patience))
             .with_interval(at_least_one(self.patience / 3));
-        SockRef::from(stream).set_tcp_keepalive(&keepalive)?;
-        Ok(permit)
+        SockRef::from(stream).set_tcp_keepalive(&keepalive)
     }
 }
 
 impl<S: Send + 'static> Accept<TcpStream, S> for SteadyAcceptor {
     type Stream = Steady<TlsStream<TcpStream>>;
-    type Service = Certified<S>;
-    type Future = BoxFuture<'static, io::Result<(Self::Stream, Certified<S>)>>;
+    type Service = Accompanied<S>;
+    type Future = BoxFuture<'static, io::Result<(Self::Stream, Accompanied<S>)>>;
 
     fn accept(&self, stream: TcpStream, service: S) -> Self::Future {
-        let admitted = self.admit(&stream);
+        let entered = self.peers.enter(stream.peer_addr().ok());
+        let tuned = self.tune(&stream);
         let handshake = self.tls.accept(stream, service);
         let patience = self.patience;
         let clients = self.clients.clone();
         async move {
-            let permit = admitted?;
-            let (stream, service) = handshake.await?;
+            tuned?;
+            let peer = Arc::clone(entered.peer());
+            let (stream, service) = tokio::select! {
+                shaken = handshake => shaken?,
+                () = poll_fn(|context| peer.poll_closed(context)) => return Err(closed()),
+            };
             let (_, connection) = stream.get_ref();
-            let certificate = clients.judge(connection.peer_certificates().unwrap_or_default());
-            let service = Certified::new(service, certificate);
-            Ok((Steady::new(stream, patience, permit), service))
+            let presented = connection.peer_certificates().unwrap_or_default();
+            if let Some(certificate) = clients.judge(presented) {
+                peer.certify(certificate);
+            }
+            let service = Accompanied::new(service, peer);
+            Ok((Steady::new(stream, patience, entered), service))
         }
         .boxed()
     }
 }
 
-/// A stream that fails when the peer never says anything, or takes nothing for too long.
+/// A stream that fails when the peer never says who it is, or takes nothing for too long, and when its connection has to
+/// go for another reason.
 #[derive(Debug)]
 pub(super) struct Steady<S> {
     stream: S,
     patience: Duration,
-    /// Runs until the peer's first byte.
-    silent: Option<Pin<Box<Sleep>>>,
+    entered: Entered,
+    /// Runs until the first request of a user.
+    unknown: Option<Pin<Box<Sleep>>>,
     /// Runs while the peer takes nothing.
     stalled: Option<Pin<Box<Sleep>>>,
-    _permit: OwnedSemaphorePermit,
 }
 
 impl<S> Steady<S> {
-    fn new(stream: S, patience: Duration, permit: OwnedSemaphorePermit) -> Steady<S> {
+    fn new(stream: S, patience: Duration, entered: Entered) -> Steady<S> {
+        let deadline = entered.peer().deadline();
         Steady {
             stream,
             patience,
-            silent: Some(Box::pin(tokio::time::sleep(patience))),
+            entered,
+            unknown: Some(Box::pin(tokio::time::sleep_until(deadline))),
             stalled: None,
-            _permit: permit,
         }
     }
 }
 
 impl<S> Steady<S> {
+    /// # Errors
+    /// The connection has to end.
+    fn check(&mut self, context: &mut Context<'_>) -> io::Result<()> {
+        let peer = self.entered.peer();
+        if peer.poll_closed(context).is_ready() {
+            return Err(closed());
+        }
+        if let Some(timer) = &mut self.unknown {
+            if peer.is_known() {
+                self.unknown = None;
+            } else if timer.as_mut().poll(context).is_ready() {
+                tracing::debug!(peer = ?peer.address(), "nobody proved an identity in time");
+                return Err(timed_out("no user sent a request in time"));
+            }
+        }
+        Ok(())
+    }
+
     /// Fails a write that has been waiting for too long.
     fn judge<T>(
         &mut self,
@@ -127,6 +156,11 @@ impl<S> Steady<S> {
     }
 }
 
+fn closed() -> io::Error {
+    let why = "the connection had to make room, or its client did not take what it asked for";
+    io::Error::new(io::ErrorKind::ConnectionAborted, why)
+}
+
 fn timed_out(what: &'static str) -> io::Error {
     io::Error::new(io::ErrorKind::TimedOut, what)
 }
@@ -137,17 +171,8 @@ impl<S: AsyncRead + Unpin> AsyncRead for Steady<S> {
         context: &mut Context<'_>,
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        let progress = Pin::new(&mut self.stream).poll_read(context, buffer);
-        if progress.is_ready() {
-            self.silent = None;
-        }
-        match &mut self.silent {
-            Some(timer) => {
-                ready!(timer.as_mut().poll(context));
-                Poll::Ready(Err(timed_out("the client sent nothing")))
-            }
-            None => progress,
-        }
+        self.check(context)?;
+        Pin::new(&mut self.stream).poll_read(context, buffer)
     }
 }
 
@@ -157,11 +182,13 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Steady<S> {
         context: &mut Context<'_>,
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
+        self.check(context)?;
         let progress = Pin::new(&mut self.stream).poll_write(context, bytes);
         self.judge(progress, context)
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.check(context)?;
         let progress = Pin::new(&mut self.stream).poll_flush(context);
         self.judge(progress, context)
     }
@@ -178,17 +205,27 @@ mod tests {
     use tokio::time::Instant;
 
     use super::*;
+    use crate::server::wire::{peers::tests::peers, shares::Claimant};
 
-    fn steady() -> (Steady<DuplexStream>, DuplexStream) {
+    const PATIENCE: Duration = Duration::from_secs(30);
+
+    /// A connection of nobody, and its other end.
+    fn steady(peers: &Arc<Peers>) -> (Steady<DuplexStream>, DuplexStream) {
         let (near, far) = duplex(8);
-        let permit = Arc::new(Semaphore::new(1)).try_acquire_owned().unwrap();
-        let patience = Duration::from_secs(30);
-        (Steady::new(near, patience, permit), far)
+        (Steady::new(near, PATIENCE, peers.enter(None)), far)
+    }
+
+    /// A connection of a user, and its other end.
+    fn known() -> (Steady<DuplexStream>, DuplexStream) {
+        let (steady, far) = steady(&peers(8, 8));
+        let user = Claimant::User("jane");
+        assert!(steady.entered.peer().introduce(user));
+        (steady, far)
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_peer_that_takes_nothing_loses_its_connection() {
-        let (mut steady, _far) = steady();
+        let (mut steady, _far) = known();
         let started = Instant::now();
         let error = steady.write_all(&[0; 100]).await.unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::TimedOut);
@@ -196,18 +233,38 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_peer_that_says_nothing_loses_its_connection() {
-        let (mut steady, _far) = steady();
+    async fn a_peer_that_never_says_who_it_is_loses_its_connection() {
+        let (mut steady, mut far) = steady(&peers(8, 8));
+        let started = Instant::now();
+        // It may say much else.
+        far.write_u8(7).await.unwrap();
+        assert_eq!(steady.read_u8().await.unwrap(), 7);
         let error = steady.read_u8().await.unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::TimedOut);
+        assert_eq!(started.elapsed().as_secs(), 10);
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_peer_that_has_spoken_may_listen_for_long() {
-        let (mut steady, mut far) = steady();
+    async fn a_peer_that_has_said_who_it_is_may_listen_for_long() {
+        let (mut steady, mut far) = known();
         far.write_u8(7).await.unwrap();
         assert_eq!(steady.read_u8().await.unwrap(), 7);
         let hour = Duration::from_secs(3600);
         assert!(tokio::time::timeout(hour, steady.read_u8()).await.is_err());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_connection_that_makes_room_ends_at_once() {
+        let peers = peers(8, 1);
+        let (mut steady, _far) = steady(&peers);
+        let reading = tokio::spawn(async move { steady.read_u8().await.map_err(|it| it.kind()) });
+        tokio::task::yield_now().await;
+        let started = Instant::now();
+        let _next = peers.enter(None);
+        assert_eq!(
+            reading.await.unwrap(),
+            Err(io::ErrorKind::ConnectionAborted)
+        );
+        assert_eq!(started.elapsed().as_secs(), 0);
     }
 }

@@ -8,12 +8,10 @@ use http::{
 };
 use hyper::upgrade::OnUpgrade;
 use hyper_util::rt::TokioIo;
-use tokio::{
-    io::{AsyncRead, AsyncWrite},
-    sync::OwnedSemaphorePermit,
-};
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio_util::sync::CancellationToken;
 
+use super::pace::Ticket;
 use crate::server::error::{ApiError, Result};
 
 /// How long the client may take to make the connection its own, after our answer.
@@ -30,12 +28,12 @@ pub(crate) type Connection = Box<dyn Duplex>;
 /// What a connection holds for as long as it is open: its place among those that last, and the news that the server stops.
 #[derive(Clone)]
 pub(crate) struct Lease {
-    _place: Arc<OwnedSemaphorePermit>,
+    _place: Arc<Ticket>,
     closing: CancellationToken,
 }
 
 impl Lease {
-    pub(super) fn new(place: Arc<OwnedSemaphorePermit>, closing: CancellationToken) -> Lease {
+    pub(super) fn new(place: Arc<Ticket>, closing: CancellationToken) -> Lease {
         Lease {
             _place: place,
             closing,

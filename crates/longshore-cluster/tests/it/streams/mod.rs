@@ -2,6 +2,7 @@
 
 mod client;
 mod forwarding;
+mod logs;
 mod node;
 mod processes;
 mod proxying;

@@ -175,19 +175,23 @@ async fn pods_that_do_no_work_go_without_asking() {
 #[tokio::test(start_paused = true)]
 async fn percentages_count_the_pods_that_should_be_there() {
     let (_cluster, api, _running) = controlled();
-    // No controller of this test makes the fourth pod.
     let controllers = "/api/v1/namespaces/default/replicationcontrollers";
     let template = json!({"metadata": {"labels": {"app": "web"}}, "spec": {"containers": [{"name": "c", "image": "i"}]}});
     let four = json!({"metadata": {"name": "s"}, "spec": {"replicas": 4, "selector": {"app": "web"}, "template": template}});
-    let four = api.make(controllers, four).await;
-    let owner = json!({"apiVersion": "v1", "kind": "ReplicationController", "name": "s", "uid": four["metadata"]["uid"], "controller": true});
-    for name in ["a", "b", "c"] {
-        let mut pod = bound_pod(name);
-        pod["metadata"]["labels"] = json!({"app": "web"});
-        pod["metadata"]["ownerReferences"] = json!([owner]);
-        api.make(PODS, pod).await;
-        set_ready(&api, name, "True").await;
+    api.make(controllers, four).await;
+    let pods = eventually(&api, PODS, |_, list| {
+        list["items"].as_array().is_some_and(|it| it.len() == 4)
+    })
+    .await;
+    // The fourth is deleted, and waits on its way out; its replacement never becomes ready.
+    let name = |index: usize| pods["items"][index]["metadata"]["name"].as_str().unwrap();
+    for index in 0..3 {
+        set_ready(&api, name(index), "True").await;
     }
+    let hold = json!({"metadata": {"finalizers": ["example.com/hold"]}});
+    let fourth = format!("{PODS}/{}", name(3));
+    api.patch("merge", &fourth, hold).await;
+    api.delete(&fourth, Value::Null).await;
     budget(&api, json!({"maxUnavailable": "50%"})).await;
     let path = format!("{BUDGETS}/b");
     let counted = eventually(&api, &path, |_, budget| {

@@ -1,5 +1,6 @@
 //! A pod in any situation, for the tables of its two pure functions.
 
+mod ephemeral;
 mod hooks;
 mod next_steps;
 mod sidecars;
@@ -77,8 +78,16 @@ impl Case {
         self
     }
 
-    fn refused(mut self, again_at: i64) -> Self {
-        let refusal = Refusal::config("main", "no");
+    fn refused(self, again_at: i64) -> Self {
+        self.refused_with(Refusal::config("main", "no"), again_at)
+    }
+
+    /// For good.
+    fn rejected(self) -> Self {
+        self.refused_with(Refusal::rejection("SysctlForbidden", "no"), 5)
+    }
+
+    fn refused_with(mut self, refusal: Refusal, again_at: i64) -> Self {
         self.local.preparation = Preparation::Failed {
             refusal,
             n_failures: 1,

@@ -21,6 +21,14 @@ fn each_situation_has_its_next_step() {
             5,
             "prepare",
         ),
+        ("rejected", never().rejected(), 1, "publish Failed"),
+        ("rejected, and told", never().rejected().told(), 9, ""),
+        (
+            "rejected, and deleted",
+            never().rejected().deleted(30).told(),
+            9,
+            "stop Deleted, delete",
+        ),
         (
             "starting",
             never().prepared().requested("main", 0).told(),

@@ -121,6 +121,18 @@ fn each_situation_is_told_as_kubernetes_tells_it() {
 }
 
 #[test]
+fn a_rejected_pod_says_why() {
+    let case = pod("Always").rejected();
+    assert_eq!(told(&case), "Failed | SysctlForbidden | Initialized");
+    let status = case.status(9);
+    assert_eq!(
+        (&status["reason"], &status["message"]),
+        (&json!("SysctlForbidden"), &json!("Pod was rejected: no"))
+    );
+    assert_eq!(pod("Always").refused(5).status(9)["reason"], Value::Null);
+}
+
+#[test]
 fn a_restarted_container_shows_its_last_end() {
     let case = pod("Always")
         .prepared()

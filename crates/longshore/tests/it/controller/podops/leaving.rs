@@ -142,17 +142,21 @@ async fn versions(place: &Place<'_>) -> Vec<Value> {
     versions
 }
 
-pub(super) async fn all(world: &World) {
+/// While a controller runs, and what is left without it.
+pub(super) async fn in_order(world: &World) {
     let place = inhabited(world, "left").await;
     a_lease_in_another_namespace_is_no_proof(&place).await;
     a_dry_run_lists_everything_and_writes_nothing(&place).await;
     a_controller_that_runs_stops_and_puts_nothing_back(&place).await;
     a_pod_a_rule_and_a_namespace_go_without_us(&place).await;
     it_can_be_installed_again(world).await;
+}
+
+/// Interrupted, and what is left then. The controller is there again afterwards, for the test to stop it in order.
+pub(super) async fn killed(world: &World) {
     let again = inhabited(world, "left-again").await;
     killed_in_the_middle_it_goes_on_without_a_controller(&again).await;
     a_pod_a_rule_and_a_namespace_go_without_us(&again).await;
-    // The test stops it in order.
     world.revive();
 }
 

@@ -26,7 +26,7 @@ mod world;
 
 use std::{collections::BTreeSet, time::Duration};
 
-use futures::join;
+use futures::{future, join};
 use longshore_podops::RULES;
 
 use world::{Asking, World};
@@ -63,17 +63,28 @@ pub(crate) async fn play() {
 async fn accept() {
     let world = World::start().await;
     if !world.cluster.is_real() {
-        let (killed, left) = join!(World::start(), World::start());
+        let others = future::join_all((0..5).map(|_| World::start())).await;
+        let [other, killed, down, left, gone] = others.as_slice() else {
+            panic!("as many as there are parts");
+        };
         join!(
             Box::pin(undisturbed(&world)),
-            Box::pin(interrupted(&killed)),
-            Box::pin(leaving::all(&left)),
+            Box::pin(one_after_the_other(other)),
+            Box::pin(interrupted(killed)),
+            Box::pin(down_for_long(down)),
+            Box::pin(leaving::in_order(left)),
+            Box::pin(leaving::killed(gone)),
         );
-        join!(world.end(), killed.end(), left.end());
+        join!(
+            world.end(),
+            future::join_all(others.into_iter().map(World::end))
+        );
         return;
     }
     Box::pin(undisturbed(&world)).await;
+    Box::pin(one_after_the_other(&world)).await;
     Box::pin(interrupted(&world)).await;
+    Box::pin(down_for_long(&world)).await;
     world.note_asked().await;
     let (mut used, forbidden) = world.asked();
     // Only a real one restricts requests.
@@ -81,7 +92,8 @@ async fn accept() {
     used.extend(AT_CONFLICTS.map(|(verb, resource)| (verb.to_owned(), resource.to_owned())));
     assert_eq!(used, granted(), "used and declared");
     println!("real server: the acceptance list of podops");
-    Box::pin(leaving::all(&world)).await;
+    Box::pin(leaving::in_order(&world)).await;
+    Box::pin(leaving::killed(&world)).await;
     world.end().await;
 }
 
@@ -94,15 +106,16 @@ async fn undisturbed(world: &World) {
     let place = world.namespace("printed").await;
     join!(
         Box::pin(forged::a_token_ends_after_a_restart(&place, &printed)),
-        Box::pin(of_one_controller(world)),
+        Box::pin(at_once(world)),
+        Box::pin(budgets::all(world)),
     );
     is_counted(world).await;
     let tokens = [printed, world.door().await.token];
     forged::no_token_is_in_a_log_a_metric_or_a_process_list(world, &tokens).await;
 }
 
-async fn of_one_controller(world: &World) {
-    join!(Box::pin(at_once(world)), Box::pin(budgets::all(world)));
+/// What plays while one controller runs, and needs the cluster for itself, or nearly so.
+async fn one_after_the_other(world: &World) {
     join!(
         Box::pin(asked::all(world)),
         Box::pin(boundaries::all(world))
@@ -123,7 +136,7 @@ async fn of_one_controller(world: &World) {
     scenarios::a_rule_that_is_written_meanwhile_is_read_again(&busy).await;
 }
 
-/// What kills the controller, or starts it with other arguments.
+/// What kills the controller in the middle of its work.
 async fn interrupted(world: &World) {
     let printed = world.door().await.token;
     let killed = world.namespace("killed").await;
@@ -133,9 +146,13 @@ async fn interrupted(world: &World) {
     labels::a_pod_that_was_freed_while_the_controller_was_down_serves_again(&freed).await;
     let polled = world.namespace("polled").await;
     asked::a_task_is_asked_about_by_the_next_controller(&polled).await;
-    Box::pin(held::all(world)).await;
     let tokens = [printed, world.door().await.token];
     forged::no_token_is_in_a_log_a_metric_or_a_process_list(world, &tokens).await;
+}
+
+/// What is refused or held while no controller runs, and afterwards.
+async fn down_for_long(world: &World) {
+    Box::pin(held::all(world)).await;
     Box::pin(down::what_the_table_says_works_while_no_replica_runs(world)).await;
 }
 
