@@ -3,7 +3,7 @@
 use crate::{
     changes::Changes,
     engine::{Cell, Connection, EngineError, Fault},
-    model::{Dag, Deferral, Expansion, FileKey, Pool, Run, StoredDocument},
+    model::{Deferral, Expansion, FileKey, Pool, StoredDocument, TaskInstance},
     rows::{
         Table, airflow, dag, run,
         task_instance::{self, Kind},
@@ -43,21 +43,15 @@ pub(crate) async fn apply(c: &mut Connection, changes: &Changes) -> Result<(), R
         insert_document(c, document).await?;
     }
     apply_dag_files(c, changes).await?;
-    apply_runs(c, &changes.runs).await?;
+    put(c, &run::TABLE, &changes.runs, |run| run.version, run::cells).await?;
 
     for expansion in &changes.expansions {
         expand(c, expansion).await?;
     }
     let tasks = &changes.task_instances;
-    let (new, known): (Vec<_>, Vec<_>) = tasks.iter().partition(|task| task.version == 0);
-    let new = new
-        .iter()
-        .map(|task| task_instance::cells(task, Kind::Current, 1));
-    let known = known
-        .iter()
-        .map(|task| task_instance::cells(task, Kind::Current, task.version));
-    update(c, &task_instance::TABLE, known).await?;
-    insert(c, &task_instance::TABLE, new).await?;
+    let cells: fn(&TaskInstance, i64) -> _ =
+        |task, version| task_instance::cells(task, Kind::Current, version);
+    put(c, &task_instance::TABLE, tasks, |task| task.version, cells).await?;
 
     let archived = changes
         .archived
@@ -79,7 +73,7 @@ pub(crate) async fn apply(c: &mut Connection, changes: &Changes) -> Result<(), R
         )
         .await?;
     }
-    apply_dags(c, &changes.dags).await
+    put(c, &dag::TABLE, &changes.dags, |dag| dag.version, dag::cells).await
 }
 
 /// The same hash is the same document: one that is there stays as it is.
@@ -92,32 +86,36 @@ async fn insert_document(c: &mut Connection, document: &StoredDocument) -> Resul
 
 /// Bundles, versions of DAGs, and files without a DAG.
 async fn apply_dag_files(c: &mut Connection, changes: &Changes) -> Result<(), Refusal> {
-    let (new, known): (Vec<_>, Vec<_>) = changes.bundles.iter().partition(|it| it.version == 0);
-    let known = known.iter().map(|it| airflow::bundle_cells(it, it.version));
-    update(c, &airflow::BUNDLE, known).await?;
-    let new = new.iter().map(|it| airflow::bundle_cells(it, 1));
-    insert(c, &airflow::BUNDLE, new).await?;
-
-    let versions = changes.dag_versions.iter();
-    let (new, known): (Vec<_>, Vec<_>) = versions.partition(|it| it.version == 0);
-    let known = known
-        .iter()
-        .map(|it| airflow::dag_version_cells(it, it.version));
-    update(c, &airflow::DAG_VERSION, known).await?;
-    let new = new.iter().map(|it| airflow::dag_version_cells(it, 1));
-    insert(c, &airflow::DAG_VERSION, new).await?;
-
+    let bundles = &changes.bundles;
+    put(
+        c,
+        &airflow::BUNDLE,
+        bundles,
+        |it| it.version,
+        airflow::bundle_cells,
+    )
+    .await?;
+    let versions = &changes.dag_versions;
+    put(
+        c,
+        &airflow::DAG_VERSION,
+        versions,
+        |it| it.version,
+        airflow::dag_version_cells,
+    )
+    .await?;
     for file in &changes.mended {
         mend(c, file).await?;
     }
-    let errors = changes.import_errors.iter();
-    let (new, known): (Vec<_>, Vec<_>) = errors.partition(|it| it.version == 0);
-    let known = known
-        .iter()
-        .map(|it| airflow::import_error_cells(it, it.version));
-    update(c, &airflow::IMPORT_ERROR, known).await?;
-    let new = new.iter().map(|it| airflow::import_error_cells(it, 1));
-    insert(c, &airflow::IMPORT_ERROR, new).await
+    let errors = &changes.import_errors;
+    put(
+        c,
+        &airflow::IMPORT_ERROR,
+        errors,
+        |it| it.version,
+        airflow::import_error_cells,
+    )
+    .await
 }
 
 async fn mend(c: &mut Connection, file: &FileKey) -> Result<(), Refusal> {
@@ -147,21 +145,6 @@ async fn put_deferral(c: &mut Connection, deferral: &Deferral) -> Result<(), Ref
     Ok(())
 }
 
-async fn apply_runs(c: &mut Connection, runs: &[Run]) -> Result<(), Refusal> {
-    let (new, known): (Vec<_>, Vec<_>) = runs.iter().partition(|run| run.version == 0);
-    let known = known.iter().map(|run| run::cells(run, run.version));
-    // Updates before inserts, so that a row given twice, as a new and as a known one, is a conflict.
-    update(c, &run::TABLE, known).await?;
-    insert(c, &run::TABLE, new.iter().map(|run| run::cells(run, 1))).await
-}
-
-async fn apply_dags(c: &mut Connection, dags: &[Dag]) -> Result<(), Refusal> {
-    let (new, known): (Vec<_>, Vec<_>) = dags.iter().partition(|dag| dag.version == 0);
-    let known = known.iter().map(|dag| dag::cells(dag, dag.version));
-    update(c, &dag::TABLE, known).await?;
-    insert(c, &dag::TABLE, new.iter().map(|dag| dag::cells(dag, 1))).await
-}
-
 /// Creates or changes a pool.
 pub(crate) async fn apply_pool(c: &mut Connection, pool: &Pool) -> Result<(), Refusal> {
     let file = pool.file.as_ref();
@@ -187,6 +170,21 @@ pub(crate) async fn delete_pool(c: &mut Connection, name: &str) -> Result<(), Re
     c.execute("DELETE FROM pool WHERE name = ?", [name.into()])
         .await?;
     Ok(())
+}
+
+/// Changes the rows that are there, and inserts those whose row version is 0.
+async fn put<T: Sync, const N: usize>(
+    c: &mut Connection,
+    table: &Table,
+    rows: &[T],
+    version: fn(&T) -> i64,
+    cells: fn(&T, i64) -> [Cell; N],
+) -> Result<(), Refusal> {
+    let (new, known): (Vec<_>, Vec<_>) = rows.iter().partition(|row| version(row) == 0);
+    let known = known.into_iter().map(|row| cells(row, version(row)));
+    // Updates before inserts, so that a row given twice, as a new and as a known one, is a conflict.
+    update(c, table, known).await?;
+    insert(c, table, new.into_iter().map(|row| cells(row, 1))).await
 }
 
 async fn insert<const N: usize>(

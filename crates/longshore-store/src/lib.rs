@@ -2,10 +2,10 @@
 //!
 //! Read [`model`] for the rows and [`changes`] for the one way in which they change; [`catalog`] is what the service
 //! shows, and [`told`] what workers and users write and read beside the scheduler; [`heartbeats`] is when workers
-//! were heard. [`Store`] keeps it all: `writer` commits together the changes that wait together, `readers` has the
-//! connections of all reads, `apply` turns one set of changes into statements, `conflict` names the row that was in the
-//! way, `work` is what the writer is asked to write, `query` and `listing` read, `rows` knows the columns, `open` refuses what must not be opened, `server` reads a
-//! database URL, and `engine` alone knows the two engines.
+//! were heard. [`Store`] keeps it all: `writer` commits together the changes that wait together, `work` is what it is
+//! asked to write, `readers` has the connections of all reads, `apply` turns one set of changes into statements,
+//! `conflict` names the row that was in the way, `query` and `listing` read, `rows` knows the columns, `open` refuses
+//! what must not be opened, `server` reads a database URL, and `engine` alone knows the two engines.
 
 mod apply;
 pub mod catalog;

@@ -3,7 +3,6 @@
 use jiff::Timestamp;
 use serde::{Serialize, de::DeserializeOwned};
 use serde_json::Value;
-
 use uuid::Uuid;
 
 use crate::{
