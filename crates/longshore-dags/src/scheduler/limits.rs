@@ -110,8 +110,8 @@ fn task_of<'a>(of: &Bounded<'a>) -> (&'a str, &'a str) {
     (&of.row.key.run.dag_id, &of.row.key.task_id)
 }
 
-/// Which of the candidates get a slot beside those that hold one or gave up their worker, as (run, instance). A pool that does not exist has no
-/// slots.
+/// Which of the candidates get a slot beside those that hold one or gave up their worker, as (run, instance). A pool that
+/// does not exist has no slots.
 ///
 /// The order is priority weight, logical date, map index, age of the run, and then the order in which the candidates
 /// come. Costs a sort of the candidates where a slot is free, and nothing where there is no candidate.

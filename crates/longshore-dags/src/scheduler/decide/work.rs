@@ -161,8 +161,11 @@ impl<'a> RunWork<'a> {
 
     /// The place of the instance of a task with this map index.
     pub(super) fn instance(&self, task: usize, map_index: i32) -> Option<usize> {
-        let mut places = self.instances(task);
-        places.find(|&place| self.row(place).key.map_index == map_index)
+        let places = self.instances(task);
+        let before = |slot: &Slot<'_, TaskInstance>| slot.get().key.map_index < map_index;
+        let place = places.start + self.tasks[places.clone()].partition_point(before);
+        let is_found = places.contains(&place) && self.row(place).key.map_index == map_index;
+        is_found.then_some(place)
     }
 
     /// The number of the task of an instance.

@@ -316,7 +316,8 @@ impl World {
         }
     }
 
-    /// D3: what left `None`, or the wait for its retry or its next look, did so because its rule says so of the committed states.
+    /// D3: what left `None`, or the wait for its retry or its next look, did so because its rule says so of the committed
+    /// states.
     fn check_dependencies(&self, row: &TaskInstance) {
         let run = &self.runs[&row.key.run];
         let dag = &self.dags[&row.key.run];
