@@ -23,6 +23,7 @@ pub mod shape;
 pub mod transitions;
 pub mod trigger_rule;
 pub mod waits;
+pub mod worker;
 
 pub use board::{ActiveRun, Board, LoadError, TaskRef};
 pub use clear::{Clearing, Selection, States};
@@ -30,6 +31,7 @@ pub use decide::{Limits, Observed, decide};
 pub use facts::{Fact, LaunchChange, LaunchFact, NewRun};
 pub use instances::{InstanceKey, Instances};
 pub use waits::{RunWait, RunWaits};
+pub use worker::{Started, TryEnd, WorkerAnswer, WorkerFact, WorkerReport};
 
 #[cfg(test)]
 mod tests;

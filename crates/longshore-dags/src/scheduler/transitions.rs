@@ -26,6 +26,10 @@ pub enum Cause {
     RetryDue,
     /// The wait of a sensor before its next look is over.
     RescheduleDue,
+    /// Its worker began.
+    WorkerStarted,
+    /// Its worker said what became of it.
+    WorkerReported,
     /// Its run was interrupted, or its pod stayed behind in another cluster.
     Interrupted,
     /// Its run ended before it did.
@@ -65,8 +69,8 @@ pub type RunTransition = (RunState, RunState, RunCause);
 /// The edges between the states of a task instance.
 pub const TRANSITIONS: &[Transition] = {
     use TaskState::{
-        AwaitingInput, Deferred, Failed, Queued, Restarting, Running, Scheduled, Skipped, Success,
-        UpForReschedule, UpForRetry, UpstreamFailed,
+        AwaitingInput, Deferred, Failed, Queued, Removed, Restarting, Running, Scheduled, Skipped,
+        Success, UpForReschedule, UpForRetry, UpstreamFailed,
     };
     &[
         (None, Some(Scheduled), Cause::DependenciesHold),
@@ -94,7 +98,16 @@ pub const TRANSITIONS: &[Transition] = {
         (Some(UpForRetry), Some(Skipped), Cause::TriggerRule),
         (Some(UpForRetry), Some(UpstreamFailed), Cause::TriggerRule),
         (Some(UpForRetry), Some(Skipped), Cause::RunEnded),
-        // Nothing leads into these three yet: workers do, once they can say so.
+        (Some(Queued), Some(Running), Cause::WorkerStarted),
+        (Some(Running), Some(Success), Cause::WorkerReported),
+        (Some(Running), Some(Failed), Cause::WorkerReported),
+        (Some(Running), Some(Skipped), Cause::WorkerReported),
+        (Some(Running), Some(Removed), Cause::WorkerReported),
+        (Some(Running), Some(UpstreamFailed), Cause::WorkerReported),
+        (Some(Running), Some(UpForRetry), Cause::WorkerReported),
+        (Some(Running), Some(UpForReschedule), Cause::WorkerReported),
+        (Some(Running), Some(Deferred), Cause::WorkerReported),
+        (Some(Running), Some(AwaitingInput), Cause::WorkerReported),
         (Some(UpForReschedule), Some(Scheduled), Cause::RescheduleDue),
         (Some(UpForReschedule), Some(Skipped), Cause::TriggerRule),
         (

@@ -26,6 +26,9 @@ pub(super) struct Subject<'w, 'a> {
     pub(super) limits: &'w Limits,
 }
 
+/// Why a try failed whose pod ended well, before its worker had said what became of the task.
+const WORKER_ENDED: &str = "the pod ended, and its worker had not said what became of the task";
+
 impl Subject<'_, '_> {
     /// Something about the pod of the current launch.
     pub(super) fn pod(&mut self, fact: &LaunchFact) {
@@ -41,6 +44,11 @@ impl Subject<'_, '_> {
                 if self.is_queued() {
                     self.run.row_mut(self.instance).failure = Some(failure.clone());
                 }
+            }
+            // The pod of a worker runs before the task does, and ends well whatever became of the task.
+            LaunchChange::Running { .. } if self.has_worker() => {}
+            LaunchChange::Succeeded { ended_at, .. } if self.has_worker() => {
+                self.try_failed(failure("WorkerEnded", WORKER_ENDED), *ended_at);
             }
             LaunchChange::Running { started_at } => self.running(*started_at),
             LaunchChange::Succeeded {
@@ -68,12 +76,14 @@ impl Subject<'_, '_> {
                 failure,
                 before_start,
             } => {
-                let now = self.now;
+                let (now, has_worker) = (self.now, self.has_worker());
                 let row = self.run.row_mut(self.instance);
-                let started_at = started_at.map(|at| within(at, row.queued_at, now));
-                row.start_date = row.start_date.or(started_at);
+                if !has_worker {
+                    let started_at = started_at.map(|at| within(at, row.queued_at, now));
+                    row.start_date = row.start_date.or(started_at);
+                }
                 let is_queued = row.state == Some(TaskState::Queued);
-                if *before_start && is_queued {
+                if (*before_start || has_worker) && is_queued {
                     // A kubelet that deletes a pod which was stuck does not say again why the pod was.
                     let is_told = failure.reason.as_deref() != Some(REASON_STATUS_UNKNOWN);
                     let known = row.failure.clone().filter(|_| !is_told);
@@ -83,7 +93,8 @@ impl Subject<'_, '_> {
                 }
             }
             LaunchChange::Gone => self.gone(&fact.pod_name, true),
-            LaunchChange::Lost => self.gone(&fact.pod_name, false),
+            // A worker that has not said that it began has run no task.
+            LaunchChange::Lost => self.gone(&fact.pod_name, self.has_worker()),
         }
     }
 
@@ -104,6 +115,11 @@ impl Subject<'_, '_> {
             row.end_date = Some(now);
             row.failure = Some(failure("LaunchBuildFailed", message));
         }
+    }
+
+    /// Whether the task runs in a worker, which says itself what becomes of it.
+    fn has_worker(&self) -> bool {
+        self.run.row(self.instance).airflow.is_some()
     }
 
     fn is_queued(&self) -> bool {
@@ -179,16 +195,26 @@ impl Subject<'_, '_> {
     /// The try ended badly: the next one where one is left, else the end.
     fn try_failed(&mut self, failure: Failure, ended_at: Option<Timestamp>) {
         let ended_at = retry::latest_end(ended_at, self.now);
-        let row = self.run.row_mut(self.instance);
-        if !retry::is_eligible(row.try_number, row.max_tries) {
-            let row = self
-                .run
-                .transition(self.instance, TaskState::Failed, Cause::TryFailed);
-            row.end_date = Some(ended_at);
-            row.failure = Some(failure);
+        let row = self.run.row(self.instance);
+        if retry::is_eligible(row.try_number, row.max_tries) {
+            self.next_try(failure, ended_at, Cause::TryFailed);
             return;
         }
-        let mut ended = row.clone();
+        let row = self
+            .run
+            .transition(self.instance, TaskState::Failed, Cause::TryFailed);
+        row.end_date = Some(ended_at);
+        row.failure = Some(failure);
+    }
+
+    /// The next try follows one that ended badly.
+    pub(super) fn next_try(
+        &mut self,
+        failure: Failure,
+        ended_at: Timestamp,
+        cause: Cause,
+    ) -> &mut TaskInstance {
+        let mut ended = self.run.row(self.instance).clone();
         ended.state = Some(TaskState::Failed);
         ended.end_date = Some(ended_at);
         ended.failure = Some(failure.clone());
@@ -197,7 +223,7 @@ impl Subject<'_, '_> {
         let now = self.now;
         let row = self
             .run
-            .transition(self.instance, TaskState::UpForRetry, Cause::TryFailed);
+            .transition(self.instance, TaskState::UpForRetry, cause);
         row.id = try_id(now, &row.key, row.try_number + 1);
         row.launch = 0;
         row.launch_failures = 0;
@@ -206,8 +232,9 @@ impl Subject<'_, '_> {
         row.pod_uid = None;
         row.failure = Some(failure);
         if let Some(task) = row.airflow.as_deref_mut() {
-            start_next_try(task);
+            *task = AirflowTask::new(task.dag_version);
         }
+        row
     }
 }
 
@@ -228,7 +255,11 @@ fn just_seen(
 
 /// An instant of a pod on the scheduler's clock: no earlier than what led to it, also where the node's clock is behind or
 /// its fraction of a second was cut off, and not still to come.
-fn within(reported: Timestamp, earliest: Option<Timestamp>, now: Timestamp) -> Timestamp {
+pub(super) fn within(
+    reported: Timestamp,
+    earliest: Option<Timestamp>,
+    now: Timestamp,
+) -> Timestamp {
     reported.max(earliest.unwrap_or(reported)).min(now)
 }
 
@@ -260,7 +291,9 @@ pub(super) fn has_done_its_work(row: &TaskInstance, fact: &LaunchFact) -> bool {
             ..
         }
     );
-    was_launched_before && row.pod_uid.is_none() && has_succeeded
+    // What a pod with a worker ends with says nothing of the task.
+    let is_all = row.airflow.is_none();
+    is_all && was_launched_before && row.pod_uid.is_none() && has_succeeded
 }
 
 /// Makes the next launch of the current try the current one. What it is launched as is created once this is committed.
@@ -282,19 +315,14 @@ pub(crate) fn limit(task: &Task, row: &TaskInstance) -> Option<Timestamp> {
     (task.launcher() == Launcher::Pod).then(|| time_out(task, row))?
 }
 
-/// When the timeout of a try passes, which counts from the start of the task's own container.
+/// When the timeout of a try passes, which counts from the start of the task's own container. `None` where a worker stops
+/// the task itself (section 7.4 of the DAG scheduler spec).
 fn time_out(task: &Task, row: &TaskInstance) -> Option<Timestamp> {
+    if row.airflow.is_some() {
+        return None;
+    }
     let timeout = SignedDuration::try_from(task.execution_timeout?).ok()?;
     row.start_date?.checked_add(timeout).ok()
-}
-
-/// What is left of a try when the next one follows: its version, and how long the retry policy waits.
-fn start_next_try(task: &mut AirflowTask) {
-    *task = AirflowTask {
-        retry_delay: task.retry_delay,
-        retry_reason: task.retry_reason.take(),
-        ..AirflowTask::new(task.dag_version)
-    };
 }
 
 pub(super) fn failure(reason: &str, message: &str) -> Failure {

@@ -5,8 +5,8 @@ use std::{ops::Range, sync::Arc};
 use jiff::Timestamp;
 use longshore_core::Next;
 use longshore_store::{
-    ArchivedTry, Changes, Failure, Run, RunDetails, RunState, StoredDocument, TaskInstance,
-    TaskState,
+    ArchivedTry, Changes, Deferral, Failure, Reschedule, Run, RunDetails, RunState, StoredDocument,
+    TaskInstance, TaskState,
 };
 
 use crate::{
@@ -74,6 +74,10 @@ pub(super) struct RunWork<'a> {
     tasks: Vec<Slot<'a, TaskInstance>>,
     layout: Layout,
     archived: Vec<ArchivedTry>,
+    /// Looks of sensors that gave up their worker in this round.
+    pub(super) reschedules: Vec<Reschedule>,
+    /// How tries go on that gave up their worker in this round.
+    pub(super) deferrals: Vec<Deferral>,
     /// The document of a new run, where the database may not have it.
     document: Option<&'a StoredDocument>,
     /// When this run is to be looked at again.
@@ -94,6 +98,8 @@ impl<'a> RunWork<'a> {
                 .collect(),
             layout: Layout::of(&active.tasks, &active.shape),
             archived: Vec::new(),
+            reschedules: Vec::new(),
+            deferrals: Vec::new(),
             document: None,
             next: Next::AwaitChange,
         }
@@ -127,6 +133,8 @@ impl<'a> RunWork<'a> {
             shape,
             run: Slot::created(run),
             archived: Vec::new(),
+            reschedules: Vec::new(),
+            deferrals: Vec::new(),
             document: new.document.as_ref(),
             next: Next::AwaitChange,
         }
@@ -244,6 +252,8 @@ impl<'a> RunWork<'a> {
             .task_instances
             .extend(self.tasks.into_iter().filter_map(Slot::into_changed));
         changes.archived.extend(self.archived);
+        changes.reschedules.extend(self.reschedules);
+        changes.deferrals.extend(self.deferrals);
     }
 }
 

@@ -11,4 +11,5 @@ mod retry;
 mod runs;
 mod tries;
 mod waiting;
+mod workers;
 mod world;

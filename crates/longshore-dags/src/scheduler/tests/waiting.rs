@@ -13,7 +13,7 @@ use longshore_store::{
 };
 use uuid::Uuid;
 
-use super::world::{World, dag, failed, key, running, succeeded, task};
+use super::world::{World, dag, key, running, succeeded, task};
 use crate::scheduler::{Fact, Selection};
 
 /// The states of a try that gave up its worker.
@@ -60,8 +60,6 @@ pub(super) fn a_sensor_looks_again_in_the_same_try() {
     assert_eq!((after.try_number, after.launch), (1, before.launch + 1));
     assert_eq!(after.airflow, before.airflow);
     assert_eq!(world.archived, Vec::<TaskInstance>::new());
-    world.pod_round("a", succeeded());
-    assert_eq!(world.run().state, RunState::Success);
 }
 
 /// Why a task that was looked at before does not simply go on: what is before it may have been cleared.
@@ -170,29 +168,4 @@ fn the_limit_of_a_task_counts_what_waits_for_a_trigger_or_a_human() {
         let other = &world.rows[&key("s").task("a")];
         assert_eq!(other.state, Some(expected), "{state:?}");
     }
-}
-
-#[test]
-fn a_retry_policy_decides_how_long_its_next_try_waits() {
-    let mut retried = task("a", &[]);
-    retried.retries = 1;
-    let mut world = World::with_run(dag(vec![retried]));
-    world.pod_round("a", running());
-    world.put("a", |row| {
-        row.airflow = Some(Box::new(AirflowTask {
-            next_method: Some("execute_complete".to_owned()),
-            retry_delay: Some(SignedDuration::from_secs(7)),
-            retry_reason: Some("rate limit".to_owned()),
-            ..AirflowTask::new(Uuid::nil())
-        }));
-    });
-    world.pod_round("a", failed());
-    let next = world.row("a").airflow.clone().unwrap();
-    assert_eq!(next.next_method, None);
-    assert_eq!(next.retry_reason.as_deref(), Some("rate limit"));
-    // The task itself would wait for 300 s.
-    assert_eq!(world.next, Next::After(Duration::from_secs(7)));
-    world.wait(7);
-    world.round(Vec::new());
-    assert_eq!(world.state("a"), Some(Queued));
 }
