@@ -66,7 +66,63 @@ pub const LABEL_JOB_REFERENCE_KIND: &str = "job-reference.kind";
 /// Label of a FlinkStateSnapshot: the name of the resource that runs its job.
 pub const LABEL_JOB_REFERENCE_NAME: &str = "job-reference.name";
 
-/// The one condition of a FlinkDeployment: whether its job, or its session cluster, runs.
+/// Annotation of a FlinkStateSnapshot that the operator made: what it was made for. Its creation, when it is repeated, knows
+/// it again.
+pub const ANNOTATION_SNAPSHOT_OCCASION: &str = "longshore.dev/flink-snapshot";
+
+/// Condition of a FlinkDeployment, the only one that upstream has: whether its job, or its session cluster, runs.
 pub const CONDITION_RUNNING: &str = "Running";
+/// Condition of a FlinkDeployment, while it is true: the wanted spec is not deployed yet, and the message says what it
+/// waits for.
+pub const CONDITION_UPGRADE_BLOCKED: &str = "UpgradeBlocked";
+/// Condition of a FlinkDeployment, while it is true: snapshots are wanted that cannot be triggered.
+pub const CONDITION_SNAPSHOTS_UNAVAILABLE: &str = "SnapshotsUnavailable";
+/// Condition of a FlinkDeployment, while it is true: the spec asks for something that this operator does not do yet.
+pub const CONDITION_UNSUPPORTED: &str = "Unsupported";
+
+/// Reason of the Event of a snapshot that was given up, because its job does not run.
+pub const REASON_SNAPSHOT_ABANDONED: &str = "SnapshotAbandoned";
+/// Reason of the Event of a checkpoint that failed.
+pub const REASON_CHECKPOINT_ERROR: &str = "CheckpointError";
+/// Reason of the Event of a job that is over and whose newest checkpoint has no address.
+pub const REASON_CHECKPOINT_NOT_FOUND: &str = "CheckpointNotFound";
+/// Reason of the Event of a deletion that begins.
+pub const REASON_CLEANUP: &str = "Cleanup";
+/// Reason of the Event of a deletion that waits for something.
+pub const REASON_CLEANUP_FAILED: &str = "CleanupFailed";
+/// Reason of the Event of an option that has no effect.
+pub const REASON_CONFIGURATION: &str = "Configuration";
+/// Reason of the Event of an error without a reason of its own.
+pub const REASON_ERROR: &str = "Error";
+/// Reason of the Event of an Ingress that is wanted and not managed.
+pub const REASON_INGRESS_MANAGEMENT: &str = "IngressManagement";
+/// Reason of the Event of a job that has another state.
+pub const REASON_JOB_STATUS_CHANGED: &str = "JobStatusChanged";
+/// Reason of the Event of a JobManager, or a job, that is gone.
+pub const REASON_MISSING: &str = "Missing";
+/// Reason of the Event of a JobManager whose Deployment is lost and made again.
+pub const REASON_RECOVER_DEPLOYMENT: &str = "RecoverDeployment";
+/// Reason of the Event of a job that is not healthy and is started again.
+pub const REASON_RESTART_UNHEALTHY_JOB: &str = "RestartUnhealthyJob";
+/// Reason of the Event of a job whose state is not where it is expected.
+pub const REASON_RESTORE_FAILED: &str = "RestoreFailed";
+/// Reason of the Event of a spec that does not run, and gives way to the one before.
+pub const REASON_ROLLBACK: &str = "Rollback";
+/// Reason of the Event of a savepoint that failed.
+pub const REASON_SAVEPOINT_ERROR: &str = "SavepointError";
+/// Reason of the Event of a snapshot that could not be triggered.
+pub const REASON_SNAPSHOT_ERROR: &str = "SnapshotError";
+/// Reason of the Event of a spec that differs from what runs.
+pub const REASON_SPEC_CHANGED: &str = "SpecChanged";
+/// Reason of the Event of a cluster, or a job, that is about to be started.
+pub const REASON_SUBMIT: &str = "Submit";
+/// Reason of the Event of a job that is about to stop.
+pub const REASON_SUSPENDED: &str = "Suspended";
+/// Reason of the Event of a spec that asks for something that this operator does not do yet.
+pub const REASON_UNSUPPORTED: &str = "Unsupported";
+/// Reason of the Event of a version of Flink that the operator does not know.
+pub const REASON_UNSUPPORTED_VERSION: &str = "UnsupportedFlinkVersion";
 /// Reason of the Event of a stateful upgrade for which no state to restore is known.
 pub const REASON_UPGRADE_FAILED: &str = "UpgradeFailed";
+/// Reason of the Event of a spec that is not valid.
+pub const REASON_VALIDATION_ERROR: &str = "ValidationError";

@@ -9,6 +9,7 @@ use std::{
 
 use anyhow::{Context, Result, bail};
 use kube::Client;
+use longshore_core::ProcessStat;
 use longshore_kit::Metrics;
 use serde_json::Value;
 use tokio::{
@@ -126,12 +127,10 @@ impl Subject {
         let Some(id) = self.id else {
             return Ok(None);
         };
-        let stat = fs::read_to_string(format!("/proc/{id}/stat"))?;
-        // After the name, which may hold anything: state is field 3, utime 14, stime 15.
-        let (_, fields) = stat.rsplit_once(')').context("no stat")?;
-        let fields: Vec<&str> = fields.split_whitespace().collect();
-        let ticks = |at: usize| fields.get(at).and_then(|field| field.parse::<f64>().ok());
-        match (ticks(11), ticks(12)) {
+        let stat = fs::read(format!("/proc/{id}/stat"))?;
+        let stat = ProcessStat::parse(&stat).context("no stat")?;
+        // utime and stime
+        match (stat.number::<f64>(14), stat.number::<f64>(15)) {
             (Some(user), Some(system)) => {
                 let seconds = (user + system) / TICKS_PER_SECOND;
                 Ok(Some(Duration::from_secs_f64(seconds)))

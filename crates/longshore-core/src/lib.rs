@@ -13,6 +13,7 @@ pub mod form;
 pub mod names;
 pub mod object;
 pub mod plan;
+pub mod process_stat;
 pub mod seen;
 pub mod text;
 
@@ -24,4 +25,5 @@ pub use plan::{
     Action, Announcement, ChildIdentity, Create, Delete, EventType, Never, Next, Patch, PatchKind,
     Plan,
 };
+pub use process_stat::ProcessStat;
 pub use seen::{Seen, Unknown, UnknownCause};

@@ -5,6 +5,7 @@
 //! What upstream makes of each value is recorded in `testdata`.
 
 pub mod backoff;
+pub mod host_port;
 pub mod int_or_percent;
 pub mod metadata;
 pub mod names;
@@ -12,6 +13,7 @@ pub mod quantity;
 pub mod selector;
 
 pub use backoff::Backoff;
+pub use host_port::HostPort;
 pub use int_or_percent::{IntOrPercent, InvalidIntOrPercent, Rounding};
 pub use quantity::Quantity;
 pub use selector::{InvalidSelector, Operator, Requirement, Selector};

@@ -30,7 +30,7 @@ use longshore_k8s::names::is_subdomain;
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
 
-use crate::{config::MissingClaims, node::Shared, refusal::Refusal, shim::record::Record};
+use crate::{config::MissingClaims, earlier_layout, node::Shared, refusal::Refusal};
 
 /// A claim that goes is looked at again after this time at the latest. The end of a pod is noticed at once.
 const AGAIN: Duration = Duration::from_secs(10);
@@ -62,9 +62,8 @@ fn names(pod: &Pod) -> BTreeSet<&str> {
 pub(crate) async fn hold(shared: &Shared, pod: &Pod, dir: &Path) -> Result<(), Refusal> {
     let names = names(pod);
     let mark = dir.join(USES_CLAIMS);
-    // One that an earlier version has started has no mark, but attempts.
     let is_let = || fs::read(&mark).is_ok_and(|it| it == LET.as_bytes());
-    if names.is_empty() || is_let() || Record::is_any(dir) {
+    if names.is_empty() || is_let() || earlier_layout::has_attempts(dir) {
         return Ok(());
     }
     let written = |e: io::Error| Refusal::io("note that the pod uses claims", &e);
@@ -84,7 +83,7 @@ pub(crate) async fn hold(shared: &Shared, pod: &Pod, dir: &Path) -> Result<(), R
 
 /// Whether a pod uses its claims, or is about to.
 fn uses_claims(pod_dir: &Path) -> bool {
-    pod_dir.join(USES_CLAIMS).exists() || Record::is_any(pod_dir)
+    pod_dir.join(USES_CLAIMS).exists() || earlier_layout::has_attempts(pod_dir)
 }
 
 /// What a pod has to do with a claim before it may use it.
@@ -291,6 +290,23 @@ mod tests {
     use serde_json::{Value, from_value};
 
     use super::*;
+
+    #[test]
+    fn a_pod_uses_its_claims_by_its_mark_or_by_attempts_from_before_there_were_marks() {
+        for (made, uses) in [
+            (None, false),
+            (Some("main.0"), false),
+            (Some("containers/main"), false),
+            (Some("containers/main/0"), true),
+            (Some(USES_CLAIMS), true),
+        ] {
+            let dir = tempfile::tempdir().unwrap();
+            if let Some(made) = made {
+                fs::create_dir_all(dir.path().join(made)).unwrap();
+            }
+            assert_eq!(uses_claims(dir.path()), uses, "{made:?}");
+        }
+    }
 
     #[test]
     fn a_pod_uses_a_claim_that_exists_and_stays() {

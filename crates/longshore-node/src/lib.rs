@@ -11,12 +11,15 @@
 
 mod addresses;
 mod api_server;
+mod beneath;
 mod cgroups;
 mod claims;
 mod clock;
 mod config;
+mod earlier_layout;
 mod env;
 mod followed;
+mod host_ports;
 pub mod images;
 mod left_behind;
 mod log_book;

@@ -33,8 +33,10 @@ use crate::{
     cgroups::Cgroups,
     claims,
     config::{LogsLifetime, NodeConfig, PodsLifetime},
+    earlier_layout,
     env::HostFacts,
     followed::Followed,
+    host_ports::HostPorts,
     left_behind,
     log_book::{AttemptWatch, LogBook, choose},
     logs::{self, LogError, LogOptions},
@@ -94,6 +96,8 @@ pub(crate) struct Shared {
     pub(crate) cgroups: Option<Cgroups>,
     /// The objects that volumes of running pods show.
     pub(crate) followed: Arc<Followed>,
+    /// The ports of the host that pods have taken.
+    pub(crate) host_ports: HostPorts,
     /// Told when a pod no longer uses its claims.
     pub(crate) claims_are_left: Notify,
     starts: Arc<Semaphore>,
@@ -132,8 +136,8 @@ impl Shared {
         self.config.root.join("volumes")
     }
 
-    /// Where the log of an attempt is, if it has said anything: with all that goes with the pod, or in the layout of a
-    /// kubelet.
+    /// Where the log of a new attempt will be, once it says anything: with all that goes with the pod, or in the layout of
+    /// a kubelet.
     pub(crate) fn log_path(&self, pod: &PodRef, id: &AttemptId) -> PathBuf {
         match self.config.logs {
             LogsLifetime::UntilPodDeleted => {
@@ -145,6 +149,12 @@ impl Shared {
                 dir.join(format!("{}.log", id.attempt))
             }
         }
+    }
+
+    /// The log of an attempt, if it has said anything.
+    pub(crate) fn written_log(&self, pod: &PodRef, id: &AttemptId) -> PathBuf {
+        let earlier = earlier_layout::log(&self.config, pod, id);
+        earlier.unwrap_or_else(|| self.log_path(pod, id))
     }
 
     /// The address of a pod: the host's for a pod that asks for the host's network, else its own, which also says
@@ -288,6 +298,7 @@ impl Node {
             powers: Powers::of_this_process(profile),
             cgroups,
             followed: Arc::default(),
+            host_ports: HostPorts::default(),
             claims_are_left: Notify::new(),
             network,
             starts: Arc::new(Semaphore::new(config.n_concurrent_starts.max(1))),
@@ -404,7 +415,7 @@ impl Node {
             container: container.clone(),
             attempt,
         };
-        let path = self.shared.log_path(&this, &id);
+        let path = self.shared.written_log(&this, &id);
         logs::stream(
             &path,
             options,
@@ -425,7 +436,7 @@ struct Pods {
     actors: BTreeMap<String, Mailbox>,
     tasks: JoinSet<String>,
     /// What the list under way has shown; `None` when no list is.
-    listed: Option<BTreeSet<String>>,
+    listed: Option<Vec<Pod>>,
 }
 
 struct Mailbox {
@@ -449,26 +460,29 @@ impl Pods {
         match event {
             Event::Apply(pod) => self.present(pod),
             Event::Delete(pod) => self.gone(&pod.uid().unwrap_or_default()),
-            Event::Init => self.listed = Some(BTreeSet::new()),
-            Event::InitApply(pod) => {
-                if let (Some(listed), Some(uid)) = (&mut self.listed, pod.uid()) {
-                    listed.insert(uid);
-                }
-                self.present(pod);
-            }
+            Event::Init => self.listed = Some(Vec::new()),
+            Event::InitApply(pod) => self.listed.get_or_insert_default().push(pod),
             Event::InitDone => {
                 let listed = self.listed.take().unwrap_or_default();
-                let missing: Vec<_> = self
-                    .actors
-                    .keys()
-                    .filter(|uid| !listed.contains(*uid))
-                    .cloned()
-                    .collect();
-                missing.iter().for_each(|uid| self.gone(uid));
-                self.shared.network.sweep().await;
-                self.sweep(&listed).await;
+                self.take_list(listed).await;
             }
         }
+    }
+
+    async fn take_list(&mut self, mut listed: Vec<Pod>) {
+        let uids: BTreeSet<String> = listed.iter().filter_map(Pod::uid).collect();
+        let actors = self.actors.keys();
+        let missing: Vec<_> = actors.filter(|uid| !uids.contains(*uid)).cloned().collect();
+        missing.iter().for_each(|uid| self.gone(uid));
+        // Pods that have begun come first, as they keep their ports of the host; of the others, the older ones.
+        let pods_dir = self.shared.pods_dir();
+        listed.sort_by_cached_key(|pod| {
+            let has_begun = pods_dir.join(pod.uid().unwrap_or_default()).is_dir();
+            (!has_begun, pod.creation_timestamp())
+        });
+        listed.into_iter().for_each(|pod| self.present(pod));
+        self.shared.network.sweep().await;
+        self.sweep(&uids).await;
     }
 
     fn present(&mut self, pod: Pod) {
@@ -480,9 +494,10 @@ impl Pods {
             return;
         }
         // A watch may merge a deletion and the creation of the next pod of that name.
-        for (_, older) in self.actors.iter().filter(|(_, m)| m.key == key) {
-            older.news.send_replace(News::Gone);
-        }
+        let of_key =
+            |(uid, mailbox): (&String, &Mailbox)| (mailbox.key == key).then(|| uid.clone());
+        let older: Vec<_> = self.actors.iter().filter_map(of_key).collect();
+        older.iter().for_each(|uid| self.gone(uid));
         let (news, inbox) = watch::channel(News::Present(pod.clone()));
         let (told, book) = watch::channel(LogBook::new());
         let (commands, asked) = mpsc::channel(ASKED);
@@ -512,6 +527,8 @@ impl Pods {
     }
 
     fn gone(&mut self, uid: &str) {
+        // Not only once it has ended: the pod that gets its ports may be the next event.
+        self.shared.host_ports.release(uid);
         if let Some(mailbox) = self.actors.get(uid) {
             mailbox.news.send_replace(News::Gone);
         }
@@ -522,6 +539,7 @@ impl Pods {
             Ok(uid) => {
                 self.shared.network.forget(&uid);
                 self.shared.addresses.release(&uid);
+                self.shared.host_ports.release(&uid);
                 self.shared.claims_are_left.notify_one();
                 if let Some(mailbox) = self.actors.remove(&uid) {
                     self.shared
@@ -546,9 +564,9 @@ impl Pods {
             if listed.contains(&uid) || self.actors.contains_key(&uid) {
                 continue;
             }
-            let dir = entry.path();
+            let (dir, shared) = (entry.path(), self.shared.clone());
             self.tasks.spawn(async move {
-                if let Err(error) = end_orphan(&dir, &uid).await {
+                if let Err(error) = end_orphan(&shared.config, &dir, &uid).await {
                     tracing::warn!(uid, %error, "cannot remove what is left of a pod");
                 }
                 uid
@@ -557,7 +575,7 @@ impl Pods {
     }
 }
 
-async fn end_orphan(dir: &Path, uid: &str) -> io::Result<()> {
+async fn end_orphan(config: &NodeConfig, dir: &Path, uid: &str) -> io::Result<()> {
     left_behind::end_one(dir).await?;
-    directory::remove(dir, uid)
+    directory::remove(dir, uid, &earlier_layout::log_dirs(config, uid))
 }

@@ -186,11 +186,25 @@ impl TenantClient {
         url: &str,
         body: Vec<u8>,
     ) -> Result<Answer, OutboundError> {
-        let is_json = !body.is_empty();
-        let mut request = request(method, url, body.into())?;
-        if is_json {
-            let json = HeaderValue::from_static("application/json");
-            request.headers_mut().insert(CONTENT_TYPE, json);
+        let json = HeaderValue::from_static("application/json");
+        let content = (!body.is_empty()).then(|| (json, body.into()));
+        self.exchange_with(method, url, content).await
+    }
+
+    /// Sends a request of this method, with a body of this content type where it has one, and reads the whole response.
+    ///
+    /// # Errors
+    /// As [`post`](Self::post).
+    pub async fn exchange_with(
+        &self,
+        method: Method,
+        url: &str,
+        content: Option<(HeaderValue, Bytes)>,
+    ) -> Result<Answer, OutboundError> {
+        let (kind, body) = content.unzip();
+        let mut request = request(method, url, body.unwrap_or_default())?;
+        if let Some(kind) = kind {
+            request.headers_mut().insert(CONTENT_TYPE, kind);
         }
         let exchanged = tokio::time::timeout(self.limits.total, self.exchange(request)).await;
         exchanged.unwrap_or(Err(OutboundError::TimedOut(self.limits.total)))

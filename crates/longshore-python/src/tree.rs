@@ -2,6 +2,7 @@
 
 use std::{fs, path::Path};
 
+use longshore_core::ProcessStat;
 use nix::{
     sys::signal::{Signal, kill},
     unistd::Pid,
@@ -11,7 +12,7 @@ use nix::{
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Incarnation {
     pid: i32,
-    /// Ticks since the boot (`/proc/PID/stat`, field 22).
+    /// Ticks since the boot.
     started: u64,
 }
 
@@ -70,18 +71,12 @@ struct Stat {
 
 impl Stat {
     fn read(pid: i32) -> Option<Self> {
-        Self::parse(&fs::read(format!("/proc/{pid}/stat")).ok()?)
-    }
-
-    /// The name of the process is in parentheses and may hold anything, parentheses and other bytes too.
-    fn parse(stat: &[u8]) -> Option<Self> {
-        let end = stat.iter().rposition(|byte| *byte == b')')?;
-        let rest = std::str::from_utf8(stat.get(end + 1..)?).ok()?;
-        let fields: Vec<&str> = rest.split_ascii_whitespace().collect();
+        let stat = fs::read(format!("/proc/{pid}/stat")).ok()?;
+        let stat = ProcessStat::parse(&stat)?;
         Some(Self {
-            parent: fields.get(1)?.parse().ok()?,
-            session: fields.get(3)?.parse().ok()?,
-            started: fields.get(19)?.parse().ok()?,
+            parent: stat.number(ProcessStat::PARENT)?,
+            session: stat.number(ProcessStat::SESSION)?,
+            started: stat.number(ProcessStat::START_TICKS)?,
         })
     }
 }
@@ -133,19 +128,6 @@ fn parse_rss(status: &str) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_name_with_parentheses_and_other_bytes_is_skipped() {
-        let stat = b"7 (a) \xff ) S 3 7 5 0 -1 4194560 0 0 0 0 0 0 0 0 20 0 1 0 4711 0 0";
-        let expected = Stat {
-            parent: 3,
-            session: 5,
-            started: 4711,
-        };
-        assert_eq!(Stat::parse(stat), Some(expected));
-        assert_eq!(Stat::parse(b"7 (a) S 3"), None);
-        assert_eq!(Stat::parse(b""), None);
-    }
 
     #[test]
     fn resident_memory_is_read_in_bytes() {

@@ -3,9 +3,9 @@
 use crate::{
     changes::Changes,
     engine::{Cell, Connection, EngineError, Fault},
-    model::{Dag, Pool, Run, StoredDocument},
+    model::{Deferral, Expansion, FileKey, Pool, StoredDocument, TaskInstance},
     rows::{
-        Table, dag, run,
+        Table, airflow, dag, run,
         task_instance::{self, Kind},
     },
 };
@@ -42,18 +42,16 @@ pub(crate) async fn apply(c: &mut Connection, changes: &Changes) -> Result<(), R
     for document in &changes.documents {
         insert_document(c, document).await?;
     }
-    apply_runs(c, &changes.runs).await?;
+    apply_dag_files(c, changes).await?;
+    put(c, &run::TABLE, &changes.runs, |run| run.version, run::cells).await?;
 
+    for expansion in &changes.expansions {
+        expand(c, expansion).await?;
+    }
     let tasks = &changes.task_instances;
-    let (new, known): (Vec<_>, Vec<_>) = tasks.iter().partition(|task| task.version == 0);
-    let new = new
-        .iter()
-        .map(|task| task_instance::cells(task, Kind::Current, 1));
-    let known = known
-        .iter()
-        .map(|task| task_instance::cells(task, Kind::Current, task.version));
-    update(c, &task_instance::TABLE, known).await?;
-    insert(c, &task_instance::TABLE, new).await?;
+    let cells: fn(&TaskInstance, i64) -> _ =
+        |task, version| task_instance::cells(task, Kind::Current, version);
+    put(c, &task_instance::TABLE, tasks, |task| task.version, cells).await?;
 
     let archived = changes
         .archived
@@ -62,6 +60,12 @@ pub(crate) async fn apply(c: &mut Connection, changes: &Changes) -> Result<(), R
     let archived = archived.map(|task| task_instance::cells(task, Kind::Archived, task.version));
     insert(c, &task_instance::TABLE, archived).await?;
 
+    let reschedules = changes.reschedules.iter().map(airflow::reschedule_cells);
+    insert(c, &airflow::RESCHEDULE, reschedules).await?;
+    for deferral in &changes.deferrals {
+        put_deferral(c, deferral).await?;
+    }
+
     if let Some(position) = &changes.watch_position {
         c.execute(
             "UPDATE scheduler SET watch_position = ?",
@@ -69,7 +73,7 @@ pub(crate) async fn apply(c: &mut Connection, changes: &Changes) -> Result<(), R
         )
         .await?;
     }
-    apply_dags(c, &changes.dags).await
+    put(c, &dag::TABLE, &changes.dags, |dag| dag.version, dag::cells).await
 }
 
 /// The same hash is the same document: one that is there stays as it is.
@@ -80,31 +84,79 @@ async fn insert_document(c: &mut Connection, document: &StoredDocument) -> Resul
     Ok(())
 }
 
-async fn apply_runs(c: &mut Connection, runs: &[Run]) -> Result<(), Refusal> {
-    let (new, known): (Vec<_>, Vec<_>) = runs.iter().partition(|run| run.version == 0);
-    let known = known.iter().map(|run| run::cells(run, run.version));
-    // Updates before inserts, so that a row given twice, as a new and as a known one, is a conflict.
-    update(c, &run::TABLE, known).await?;
-    insert(c, &run::TABLE, new.iter().map(|run| run::cells(run, 1))).await
+/// Bundles, versions of DAGs, and files without a DAG.
+async fn apply_dag_files(c: &mut Connection, changes: &Changes) -> Result<(), Refusal> {
+    let bundles = &changes.bundles;
+    put(
+        c,
+        &airflow::BUNDLE,
+        bundles,
+        |it| it.version,
+        airflow::bundle_cells,
+    )
+    .await?;
+    let versions = &changes.dag_versions;
+    put(
+        c,
+        &airflow::DAG_VERSION,
+        versions,
+        |it| it.version,
+        airflow::dag_version_cells,
+    )
+    .await?;
+    for file in &changes.mended {
+        mend(c, file).await?;
+    }
+    let errors = &changes.import_errors;
+    put(
+        c,
+        &airflow::IMPORT_ERROR,
+        errors,
+        |it| it.version,
+        airflow::import_error_cells,
+    )
+    .await
 }
 
-async fn apply_dags(c: &mut Connection, dags: &[Dag]) -> Result<(), Refusal> {
-    let (new, known): (Vec<_>, Vec<_>) = dags.iter().partition(|dag| dag.version == 0);
-    let known = known.iter().map(|dag| dag::cells(dag, dag.version));
-    update(c, &dag::TABLE, known).await?;
-    insert(c, &dag::TABLE, new.iter().map(|dag| dag::cells(dag, 1))).await
+async fn mend(c: &mut Connection, file: &FileKey) -> Result<(), Refusal> {
+    let sql = "DELETE FROM import_error WHERE bundle_name = ? AND file = ?";
+    c.execute(sql, airflow::file_cells(file)).await?;
+    Ok(())
+}
+
+/// Gives the task instance of a mapped task the first map index.
+async fn expand(c: &mut Connection, expansion: &Expansion) -> Result<(), Refusal> {
+    let sql = "UPDATE task_instance SET map_index = 0 WHERE dag_id = ? AND run_id = ? AND task_id = ? \
+               AND map_index = ? AND is_archived = 0 AND version = ?";
+    let version = [expansion.version.into()];
+    let cells = task_instance::key_cells(&expansion.key()).into_iter();
+    match c.execute(sql, cells.chain(version)).await? {
+        1 => Ok(()),
+        _ => Err(Refusal::Conflict),
+    }
+}
+
+async fn put_deferral(c: &mut Connection, deferral: &Deferral) -> Result<(), Refusal> {
+    let sql = "INSERT INTO deferral (task_instance_id, classpath, trigger_kwargs, queue, next_kwargs) \
+               VALUES (?, ?, ?, ?, ?) ON CONFLICT (task_instance_id) DO UPDATE SET \
+               classpath = excluded.classpath, trigger_kwargs = excluded.trigger_kwargs, \
+               queue = excluded.queue, next_kwargs = excluded.next_kwargs";
+    c.execute(sql, airflow::deferral_cells(deferral)).await?;
+    Ok(())
 }
 
 /// Creates or changes a pool.
 pub(crate) async fn apply_pool(c: &mut Connection, pool: &Pool) -> Result<(), Refusal> {
     let file = pool.file.as_ref();
     c.execute(
-        "INSERT INTO pool (name, slots, file, slots_before) VALUES (?, ?, ?, ?) \
-         ON CONFLICT (name) DO UPDATE SET slots = excluded.slots, file = excluded.file, \
+        "INSERT INTO pool (name, slots, include_deferred, file, slots_before) VALUES (?, ?, ?, ?, ?) \
+         ON CONFLICT (name) DO UPDATE SET slots = excluded.slots, \
+         include_deferred = excluded.include_deferred, file = excluded.file, \
          slots_before = excluded.slots_before",
         [
             pool.name.as_str().into(),
             pool.slots.into(),
+            i64::from(pool.include_deferred).into(),
             file.map(|file| file.name.clone()).into(),
             Cell::Int(file.and_then(|file| file.slots_before)),
         ],
@@ -118,6 +170,21 @@ pub(crate) async fn delete_pool(c: &mut Connection, name: &str) -> Result<(), Re
     c.execute("DELETE FROM pool WHERE name = ?", [name.into()])
         .await?;
     Ok(())
+}
+
+/// Changes the rows that are there, and inserts those whose row version is 0.
+async fn put<T: Sync, const N: usize>(
+    c: &mut Connection,
+    table: &Table,
+    rows: &[T],
+    version: fn(&T) -> i64,
+    cells: fn(&T, i64) -> [Cell; N],
+) -> Result<(), Refusal> {
+    let (new, known): (Vec<_>, Vec<_>) = rows.iter().partition(|row| version(row) == 0);
+    let known = known.into_iter().map(|row| cells(row, version(row)));
+    // Updates before inserts, so that a row given twice, as a new and as a known one, is a conflict.
+    update(c, table, known).await?;
+    insert(c, table, new.into_iter().map(|row| cells(row, 1))).await
 }
 
 async fn insert<const N: usize>(

@@ -4,11 +4,13 @@
 use async_trait::async_trait;
 use jiff::Timestamp;
 use serde_json::Value;
+use uuid::Uuid;
 
 use crate::{
     changes::StoreError,
     model::{
-        ArchivedTry, RunKey, RunState, RunType, StoredDocument, TaskInstance, TaskKey, TaskState,
+        ArchivedTry, DagVersion, Deferral, DocumentHash, Reschedule, RunKey, RunState, RunType,
+        StoredDocument, TaskInstance, TaskKey, TaskState,
     },
 };
 
@@ -109,4 +111,16 @@ pub trait Catalog: Send + Sync + 'static {
 
     /// The archived tries of a run, oldest first.
     async fn history(&self, key: &RunKey) -> Result<Vec<ArchivedTry>, StoreError>;
+
+    /// The versions of a DAG, latest first.
+    async fn dag_versions(&self, dag_id: &str) -> Result<Vec<DagVersion>, StoreError>;
+
+    /// The document, or the source, of this hash, which a row refers to.
+    async fn text(&self, hash: &DocumentHash) -> Result<StoredDocument, StoreError>;
+
+    /// The looks of a sensor in this try, in their order.
+    async fn reschedules(&self, id: Uuid) -> Result<Vec<Reschedule>, StoreError>;
+
+    /// How this try goes on, if it was deferred.
+    async fn deferral(&self, id: Uuid) -> Result<Option<Deferral>, StoreError>;
 }

@@ -8,7 +8,8 @@ use longshore_core::{Class, Classify};
 use uuid::Uuid;
 
 use crate::model::{
-    ArchivedTry, Dag, DocumentHash, Pool, Run, RunKey, StoredDocument, TaskInstance,
+    ArchivedTry, Bundle, Dag, DagVersion, Deferral, DocumentHash, Expansion, FileKey, ImportError,
+    Pool, Reschedule, Run, RunKey, StoredDocument, TaskInstance,
 };
 
 /// What one transaction does. Empty changes are not committed.
@@ -32,6 +33,21 @@ pub struct Changes {
     pub watch_position: Option<String>,
     /// DAGs, in any order. A schedule goes on in the transaction that creates the run that was due.
     pub dags: Vec<Dag>,
+    /// Versions of DAGs, in any order. Stored before runs and task instances.
+    pub dag_versions: Vec<DagVersion>,
+    /// Places of DAG files, in any order.
+    pub bundles: Vec<Bundle>,
+    /// Files of which no DAG could be read, in any order.
+    pub import_errors: Vec<ImportError>,
+    /// Files that have no import error any more; one that had none is no conflict.
+    pub mended: Vec<FileKey>,
+    /// Mapped tasks whose length became known. Done before all other changes of task instances, which then find the task
+    /// instance at map index 0, with the same row version.
+    pub expansions: Vec<Expansion>,
+    /// Looks of sensors that gave up their worker. Never changed again.
+    pub reschedules: Vec<Reschedule>,
+    /// How deferred tries go on; replaces what was stored of the same try.
+    pub deferrals: Vec<Deferral>,
 }
 
 impl Changes {
@@ -43,6 +59,13 @@ impl Changes {
             && self.archived.is_empty()
             && self.watch_position.is_none()
             && self.dags.is_empty()
+            && self.dag_versions.is_empty()
+            && self.bundles.is_empty()
+            && self.import_errors.is_empty()
+            && self.mended.is_empty()
+            && self.expansions.is_empty()
+            && self.reschedules.is_empty()
+            && self.deferrals.is_empty()
     }
 }
 
@@ -59,6 +82,12 @@ pub struct Snapshot {
     pub watch_position: Option<String>,
     /// Every DAG that there ever was, by name.
     pub dags: Vec<Dag>,
+    /// The latest version of each DAG, and the versions of these runs; by DAG and number.
+    pub dag_versions: Vec<DagVersion>,
+    /// Every bundle that there ever was, by name.
+    pub bundles: Vec<Bundle>,
+    /// Every file of which no DAG can be read, by bundle and path.
+    pub import_errors: Vec<ImportError>,
     /// The documents of these runs and DAGs, each once.
     pub documents: BTreeMap<DocumentHash, StoredDocument>,
 }

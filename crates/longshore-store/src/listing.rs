@@ -11,13 +11,14 @@ use crate::{
 
 /// What follows `WHERE`, with its parameters.
 #[derive(Default)]
-struct Conditions {
-    sql: String,
-    cells: Vec<Cell>,
+pub(crate) struct Conditions {
+    pub(crate) sql: String,
+    pub(crate) cells: Vec<Cell>,
 }
 
 impl Conditions {
-    fn add(&mut self, sql: &str, cells: impl IntoIterator<Item = Cell>) {
+    /// One more condition.
+    pub(crate) fn add(&mut self, sql: &str, cells: impl IntoIterator<Item = Cell>) {
         self.sql += if self.sql.is_empty() {
             " WHERE "
         } else {
@@ -27,7 +28,8 @@ impl Conditions {
         self.cells.extend(cells);
     }
 
-    fn add_equal(&mut self, column: &str, value: Option<&String>) {
+    /// The column has this value, where one is wanted.
+    pub(crate) fn add_equal(&mut self, column: &str, value: Option<&String>) {
         if let Some(value) = value {
             self.add(&format!("{column} = ?"), [value.as_str().into()]);
         }
@@ -41,7 +43,7 @@ impl Conditions {
     }
 
     /// The rest of the statement: order and limit.
-    fn page(mut self, order: &str, limit: Option<u32>) -> Self {
+    pub(crate) fn page(mut self, order: &str, limit: Option<u32>) -> Self {
         self.sql += order;
         if let Some(limit) = limit {
             self.sql += " LIMIT ?";

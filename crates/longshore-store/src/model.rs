@@ -8,6 +8,13 @@ use serde_json::Value;
 use sha2::{Digest as _, Sha256};
 use uuid::Uuid;
 
+mod airflow;
+
+pub use airflow::{
+    AirflowTask, Bundle, BundleVersion, DagVersion, Deferral, Expansion, FileKey, ImportError,
+    Looks, Reschedule, RunDetails, Trigger, WorkerProcess,
+};
+
 /// A DAG run's address: Airflow's `dag_id` and `run_id`.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct RunKey {
@@ -65,6 +72,12 @@ pub enum RunType {
     Manual,
     /// A backfill.
     Backfill,
+    /// A task of another run.
+    OperatorTriggered,
+    /// Events of assets.
+    AssetTriggered,
+    /// The materialization of an asset.
+    AssetMaterialization,
 }
 
 /// The address of a DAG document: the SHA-256 of its text, in hexadecimal. Rows refer to their document by it, so that a
@@ -99,13 +112,22 @@ pub struct StoredDocument {
 impl StoredDocument {
     /// The validated document of a DAG, as its file had it, files beside it included.
     pub fn of(document: &Value) -> Self {
-        let body = document.to_string();
+        Self::of_text(document.to_string())
+    }
+
+    fn of_text(body: String) -> Self {
         let hash = Sha256::digest(&body);
         let hash: String = hash.iter().map(|byte| format!("{byte:02x}")).collect();
         Self {
             hash: DocumentHash(hash.into()),
             body: body.into(),
         }
+    }
+
+    /// The text of a DAG file, in the same table. NUL bytes, which Postgres cannot store and Python does not read, become
+    /// replacement characters.
+    pub fn of_source(text: &str) -> Self {
+        Self::of_text(text.replace('\0', "\u{fffd}"))
     }
 
     /// A document and its address from their row.
@@ -146,12 +168,14 @@ pub struct Run {
     pub end_date: Option<Timestamp>,
     /// Parameters given at the trigger, over the DAG's defaults.
     pub conf: Value,
-    /// The document that the run is pinned to. Written by the insert; an update leaves it as it was.
+    /// The document that the run is pinned to. A run of a DAG from Python may move on to that of a later version.
     pub dag_hash: DocumentHash,
     /// Whether the objects that all its pods share (files, workspace) exist in the cluster.
     pub is_prepared: bool,
     /// Why the run ended so, where that is not plain from its tasks (`timed_out`, `cancelled`, `all_tasks_deadlocked`).
     pub reason: Option<String>,
+    /// What Airflow knows of a run beside that.
+    pub details: RunDetails,
     /// Row version for optimistic locking; 0 before the first commit, the store counts it up.
     pub version: i64,
 }
@@ -174,6 +198,12 @@ pub enum TaskState {
     Failed,
     /// Ended badly; tries again after its delay.
     UpForRetry,
+    /// A sensor that gave up its worker; the same try looks again later.
+    UpForReschedule,
+    /// Gave up its worker; the same try goes on when its trigger says so.
+    Deferred,
+    /// Gave up its worker; the same try goes on when a human has answered.
+    AwaitingInput,
     /// Never ran: a dependency failed.
     UpstreamFailed,
     /// Never ran: a dependency was skipped, or its rule said so.
@@ -193,7 +223,10 @@ impl TaskState {
             | Self::Queued
             | Self::Running
             | Self::Restarting
-            | Self::UpForRetry => false,
+            | Self::UpForRetry
+            | Self::UpForReschedule
+            | Self::Deferred
+            | Self::AwaitingInput => false,
         }
     }
 
@@ -201,16 +234,21 @@ impl TaskState {
     pub fn is_occupying(self) -> bool {
         matches!(self, Self::Queued | Self::Running)
     }
+
+    /// Whether it has begun and gave up its worker to wait, and with it the slot of its run.
+    pub fn is_waiting_outside(self) -> bool {
+        matches!(self, Self::Deferred | Self::AwaitingInput)
+    }
 }
 
-/// A task of a run. Mapped tasks come later; `map_index` is there because it is part of the identity.
+/// A task of a run, or one instance of a mapped task.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct TaskKey {
     /// The run of the task.
     pub run: RunKey,
     /// The id of the task within the DAG.
     pub task_id: String,
-    /// -1 for an unmapped task.
+    /// Counts from 0; -1 for an unmapped task, and for a mapped one whose length is not known yet.
     pub map_index: i32,
 }
 
@@ -281,6 +319,9 @@ pub struct TaskInstance {
     pub result: Option<Value>,
     /// Why what the task left is no result, for the user; `None` where it left one, or nothing.
     pub result_note: Option<String>,
+    /// What only a task of a DAG from Python has; `None` for a task of a container DAG.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub airflow: Option<Box<AirflowTask>>,
     /// Row version for optimistic locking; 0 before the first commit, the store counts it up.
     pub version: i64,
 }
@@ -308,6 +349,7 @@ impl TaskInstance {
             failure: None,
             result: None,
             result_note: None,
+            airflow: None,
             version: 0,
         }
     }
@@ -330,6 +372,9 @@ pub struct Pool {
     pub name: String,
     /// How many slots; -1 is unlimited.
     pub slots: i64,
+    /// Whether deferred tasks hold their slots.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub include_deferred: bool,
     /// The file that the slots come from; `None` where they come from a request of a user.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub file: Option<PoolFile>,
@@ -351,6 +396,7 @@ impl Pool {
         Self {
             name: name.into(),
             slots,
+            include_deferred: false,
             file: None,
         }
     }

@@ -52,6 +52,24 @@ const MIGRATIONS: &[Change] = &[
         sqlite: include_str!("../migrations/sqlite/0004_result_notes.sql"),
         postgres: include_str!("../migrations/postgres/0004_result_notes.sql"),
     },
+    Change {
+        version: 5,
+        name: "airflow",
+        sqlite: include_str!("../migrations/sqlite/0005_airflow.sql"),
+        postgres: include_str!("../migrations/postgres/0005_airflow.sql"),
+    },
+    Change {
+        version: 6,
+        name: "told",
+        sqlite: include_str!("../migrations/sqlite/0006_told.sql"),
+        postgres: include_str!("../migrations/postgres/0006_told.sql"),
+    },
+    Change {
+        version: 7,
+        name: "heartbeats",
+        sqlite: include_str!("../migrations/sqlite/0007_heartbeats.sql"),
+        postgres: include_str!("../migrations/postgres/0007_heartbeats.sql"),
+    },
 ];
 
 /// sqlx's table of applied migrations.

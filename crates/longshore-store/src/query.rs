@@ -8,8 +8,11 @@ use uuid::Uuid;
 use crate::{
     changes::{Snapshot, StoreError},
     engine::{Cell, Connection, Row},
-    model::{ArchivedTry, DocumentHash, Pool, PoolFile, Run, RunKey, StoredDocument, TaskInstance},
-    rows::{dag, document, instant, run, task_instance},
+    model::{
+        ArchivedTry, DagVersion, Deferral, DocumentHash, Pool, PoolFile, Reschedule, Run, RunKey,
+        StoredDocument, TaskInstance,
+    },
+    rows::{airflow, dag, document, instant, run, task_instance},
 };
 
 /// Documents in one query; each can be large.
@@ -50,7 +53,7 @@ pub(crate) async fn load(c: &mut Connection) -> Result<Snapshot, StoreError> {
                           ORDER BY run.queued_at, run.dag_id, run.run_id, task_id, map_index";
     let pools = fetch(
         c,
-        "SELECT name, slots, file, slots_before FROM pool ORDER BY name",
+        "SELECT name, slots, include_deferred, file, slots_before FROM pool ORDER BY name",
         [],
     )
     .await?;
@@ -64,6 +67,20 @@ pub(crate) async fn load(c: &mut Connection) -> Result<Snapshot, StoreError> {
     let hashes = of_runs.chain(dags.iter().map(|dag| &dag.document_hash));
     Ok(Snapshot {
         documents: documents(c, hashes).await?,
+        dag_versions: dag_versions(c).await?,
+        bundles: read_all(
+            fetch(c, "SELECT * FROM bundle ORDER BY name", []).await?,
+            airflow::read_bundle,
+        )?,
+        import_errors: read_all(
+            fetch(
+                c,
+                "SELECT * FROM import_error ORDER BY bundle_name, file",
+                [],
+            )
+            .await?,
+            airflow::read_import_error,
+        )?,
         runs,
         dags,
         task_instances: read_all(fetch(c, task_instances, []).await?, task_instance::read)?,
@@ -72,6 +89,15 @@ pub(crate) async fn load(c: &mut Connection) -> Result<Snapshot, StoreError> {
             .map_err(|why| corrupt("the watch position", why))?
             .flatten(),
     })
+}
+
+/// The latest version of each DAG, and the versions of runs that are not finished.
+async fn dag_versions(c: &mut Connection) -> Result<Vec<DagVersion>, StoreError> {
+    let sql = "SELECT * FROM dag_version WHERE number = (SELECT MAX(latest.number) \
+               FROM dag_version AS latest WHERE latest.dag_id = dag_version.dag_id) \
+               OR id IN (SELECT dag_version_id FROM run WHERE state IN ('queued', 'running')) \
+               ORDER BY dag_id, number";
+    read_all(fetch(c, sql, []).await?, airflow::read_dag_version)
 }
 
 /// One run with its task instances.
@@ -137,6 +163,33 @@ pub(crate) async fn history(
     read_all(rows, archived)
 }
 
+/// The looks of a sensor in one try, in their order.
+pub(crate) async fn reschedules(
+    c: &mut Connection,
+    id: Uuid,
+) -> Result<Vec<Reschedule>, StoreError> {
+    let sql = "SELECT * FROM reschedule WHERE task_instance_id = ? ORDER BY number";
+    let rows = fetch(c, sql, [id.to_string().into()]).await?;
+    read_all(rows, airflow::read_reschedule)
+}
+
+/// How a deferred try goes on.
+pub(crate) async fn deferral(c: &mut Connection, id: Uuid) -> Result<Option<Deferral>, StoreError> {
+    let sql = "SELECT * FROM deferral WHERE task_instance_id = ?";
+    let rows = fetch(c, sql, [id.to_string().into()]).await?;
+    rows.first().map(airflow::read_deferral).transpose()
+}
+
+/// The versions of a DAG, latest first.
+pub(crate) async fn dag_versions_of(
+    c: &mut Connection,
+    dag_id: &str,
+) -> Result<Vec<DagVersion>, StoreError> {
+    let sql = "SELECT * FROM dag_version WHERE dag_id = ? ORDER BY number DESC";
+    let rows = fetch(c, sql, [dag_id.into()]).await?;
+    read_all(rows, airflow::read_dag_version)
+}
+
 /// Whether a DAG has a run of this name, or one that is about this instant.
 pub(crate) async fn has_run(
     c: &mut Connection,
@@ -191,6 +244,7 @@ fn read_pool(row: &Row) -> Result<Pool, StoreError> {
         Ok(Pool {
             name: row.text("name")?,
             slots: row.int("slots")?,
+            include_deferred: row.int("include_deferred")? != 0,
             file: file.map(|name| PoolFile { name, slots_before }),
         })
     };

@@ -14,15 +14,25 @@ use crate::{
     catalog::{Catalog, ListedRun, RunFilter, TaskFilter},
     changes::{Changes, RunStore, Snapshot, StoreError},
     engine::Connection,
+    heartbeats::{self, Heartbeat},
     listing,
-    model::{ArchivedTry, DocumentHash, Pool, Run, RunKey, StoredDocument, TaskInstance},
+    model::{
+        ArchivedTry, DagVersion, Deferral, DocumentHash, Pool, Reschedule, Run, RunKey,
+        StoredDocument, TaskInstance, TaskKey,
+    },
     off_clock,
     open::{Opened, Place},
     open_error::OpenError,
     query,
     readers::Readers,
     server::Server,
-    writer::{Message, Request, Shared, Work, Writer},
+    told::{
+        EventFilter, FromTry, JsonText, MappedLength, Rendered, Shared as SharedRow,
+        StoredConnection, StoredEvent, StoredVariable, TellError, ToldStore, VariableKeys, XComKey,
+        read, write::Done,
+    },
+    work::{Request, Work},
+    writer::{Message, Shared, Writer},
 };
 
 /// Reads of the service at the same time, each on a connection of its own.
@@ -34,7 +44,7 @@ const MAX_WAITING: usize = 1024;
 /// What the store counts, for metrics and tests.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counters {
-    /// Commits and changes of pools that were requested and answered, with success or not.
+    /// Commits, changes of pools and told values that were requested and answered, with success or not.
     pub n_requests: u64,
     /// Transactions of the engine for these requests: fewer, because waiting requests share one.
     pub n_transactions: u64,
@@ -42,7 +52,8 @@ pub struct Counters {
 
 /// Runs, task instances and DAGs, in SQLite or Postgres.
 ///
-/// *Flow*: all writes go to one writer, which commits together what waits together. Reads of the scheduler
+/// *Flow*: all writes go to one writer, which commits together what waits together; what is told ([`ToldStore`]) comes
+/// after the commits that wait, in transactions of its own. Reads of the scheduler
 /// ([`RunStore`]) have a connection of their own, and those of the service ([`Catalog`]) have four others, so that a slow
 /// list holds nothing but itself. Each read sees every commit that has returned before.
 /// *Guarantees*: a commit that has returned survives any crash of the process and of the machine; any other commit is
@@ -172,9 +183,9 @@ impl Store {
         }
     }
 
-    async fn write(&self, work: Work) -> Result<(), StoreError> {
+    async fn write(&self, work: Work) -> Result<Done, StoreError> {
         let (answer, answered) = oneshot::channel();
-        let request = Message::Write(Request { work, answer });
+        let request = Message::Write(Box::new(Request { work, answer }));
         self.inbox
             .send(request)
             .await
@@ -218,7 +229,9 @@ impl RunStore for Store {
         if changes.is_empty() {
             return Ok(());
         }
-        self.write(Work::Changes(changes.clone())).await
+        self.write(Work::Changes(Box::new(changes.clone())))
+            .await
+            .map(drop)
     }
 
     async fn load(&self) -> Result<Snapshot, StoreError> {
@@ -253,11 +266,11 @@ impl RunStore for Store {
     }
 
     async fn set_pool(&self, pool: &Pool) -> Result<(), StoreError> {
-        self.write(Work::Pool(pool.clone())).await
+        self.write(Work::Pool(pool.clone())).await.map(drop)
     }
 
     async fn delete_pool(&self, name: &str) -> Result<(), StoreError> {
-        self.write(Work::NoPool(name.to_owned())).await
+        self.write(Work::NoPool(name.to_owned())).await.map(drop)
     }
 }
 
@@ -306,6 +319,155 @@ impl Catalog for Store {
     async fn history(&self, key: &RunKey) -> Result<Vec<ArchivedTry>, StoreError> {
         let key = key.clone();
         self.show(async move |c: &mut Connection| query::history(c, &key).await)
+            .await
+    }
+
+    async fn dag_versions(&self, dag_id: &str) -> Result<Vec<DagVersion>, StoreError> {
+        let dag_id = dag_id.to_owned();
+        self.show(async move |c: &mut Connection| query::dag_versions_of(c, &dag_id).await)
+            .await
+    }
+
+    async fn text(&self, hash: &DocumentHash) -> Result<StoredDocument, StoreError> {
+        let hash = hash.clone();
+        self.show(async move |c: &mut Connection| query::document(c, &hash).await)
+            .await
+    }
+
+    async fn reschedules(&self, id: Uuid) -> Result<Vec<Reschedule>, StoreError> {
+        self.show(async move |c: &mut Connection| query::reschedules(c, id).await)
+            .await
+    }
+
+    async fn deferral(&self, id: Uuid) -> Result<Option<Deferral>, StoreError> {
+        self.show(async move |c: &mut Connection| query::deferral(c, id).await)
+            .await
+    }
+}
+
+#[async_trait]
+impl ToldStore for Store {
+    async fn tell(&self, id: Uuid, what: FromTry) -> Result<u64, TellError> {
+        match self.write(Work::Tell(id, what)).await? {
+            Done::Rows(n_rows) => Ok(n_rows),
+            Done::Unknown => Err(TellError::Unknown { id }),
+            Done::Earlier => Err(TellError::Earlier { id }),
+        }
+    }
+
+    async fn keep(&self, what: SharedRow) -> Result<u64, StoreError> {
+        match self.write(Work::Keep(what)).await? {
+            Done::Rows(n_rows) => Ok(n_rows),
+            // Nobody's try is asked for.
+            Done::Unknown | Done::Earlier => Ok(0),
+        }
+    }
+
+    async fn note_heartbeats(&self, heartbeats: &[Heartbeat]) -> Result<u64, StoreError> {
+        if heartbeats.is_empty() {
+            return Ok(0);
+        }
+        match self.write(Work::Heartbeats(heartbeats.to_vec())).await? {
+            Done::Rows(n_rows) => Ok(n_rows),
+            Done::Unknown | Done::Earlier => Ok(0),
+        }
+    }
+
+    async fn last_heartbeat(&self, id: Uuid) -> Result<Option<Timestamp>, StoreError> {
+        self.show(async move |c: &mut Connection| heartbeats::last(c, id).await)
+            .await
+    }
+
+    async fn xcom(&self, key: &XComKey, map_index: i32) -> Result<Option<JsonText>, StoreError> {
+        let key = key.clone();
+        self.show(async move |c: &mut Connection| read::xcom(c, &key, map_index).await)
+            .await
+    }
+
+    async fn xcom_of_this_or_earlier_runs(
+        &self,
+        key: &XComKey,
+        map_index: i32,
+    ) -> Result<Option<JsonText>, StoreError> {
+        let key = key.clone();
+        let work = async move |c: &mut Connection| {
+            read::xcom_of_this_or_earlier_runs(c, &key, map_index).await
+        };
+        self.show(work).await
+    }
+
+    async fn count_xcoms(&self, key: &XComKey) -> Result<u64, StoreError> {
+        let key = key.clone();
+        self.show(async move |c: &mut Connection| read::count_xcoms(c, &key).await)
+            .await
+    }
+
+    async fn xcoms(
+        &self,
+        key: &XComKey,
+        from: u64,
+        limit: u32,
+    ) -> Result<Vec<JsonText>, StoreError> {
+        let key = key.clone();
+        self.show(async move |c: &mut Connection| read::xcoms(c, &key, from, limit).await)
+            .await
+    }
+
+    async fn xcom_keys(&self, key: &TaskKey) -> Result<Vec<String>, StoreError> {
+        let key = key.clone();
+        self.show(async move |c: &mut Connection| read::xcom_keys(c, &key).await)
+            .await
+    }
+
+    async fn mapped_lengths(&self, run: &RunKey) -> Result<Vec<MappedLength>, StoreError> {
+        let run = run.clone();
+        self.show(async move |c: &mut Connection| read::mapped_lengths(c, &run).await)
+            .await
+    }
+
+    async fn rendered(&self, id: Uuid) -> Result<Rendered, StoreError> {
+        self.show(async move |c: &mut Connection| read::rendered(c, id).await)
+            .await
+    }
+
+    async fn variable(&self, key: &str) -> Result<Option<StoredVariable>, StoreError> {
+        let key = key.to_owned();
+        self.show(async move |c: &mut Connection| read::variable(c, &key).await)
+            .await
+    }
+
+    async fn variable_keys(
+        &self,
+        prefix: &str,
+        from: u64,
+        limit: u32,
+    ) -> Result<VariableKeys, StoreError> {
+        let prefix = prefix.to_owned();
+        let work =
+            async move |c: &mut Connection| read::variable_keys(c, &prefix, from, limit).await;
+        self.show(work).await
+    }
+
+    async fn connection(&self, conn_id: &str) -> Result<Option<StoredConnection>, StoreError> {
+        let conn_id = conn_id.to_owned();
+        self.show(async move |c: &mut Connection| read::connection(c, &conn_id).await)
+            .await
+    }
+
+    async fn task_state(
+        &self,
+        id: Uuid,
+        key: &str,
+        now: Timestamp,
+    ) -> Result<Option<JsonText>, StoreError> {
+        let key = key.to_owned();
+        self.show(async move |c: &mut Connection| read::task_state(c, id, &key, now).await)
+            .await
+    }
+
+    async fn events(&self, filter: &EventFilter) -> Result<Vec<StoredEvent>, StoreError> {
+        let filter = filter.clone();
+        self.show(async move |c: &mut Connection| read::events(c, &filter).await)
             .await
     }
 }

@@ -1,10 +1,13 @@
 //! The one writer, and its group commit.
 //!
 //! All requests that wait when the writer is free become one transaction with one sync of the disk. Each request has a
-//! savepoint of its own in it, so that a conflict refuses that request alone. After a lost connection to a server the
-//! writer connects again, with pauses; until then every request fails with that cause.
+//! savepoint of its own in it, so that a conflict refuses that request alone. What is told is in transactions apart from
+//! the others, of which there is one after each of theirs: a commit of the scheduler waits for about a megabyte of told
+//! values at most. After a lost connection to a server the writer connects again, with pauses; until then every request
+//! fails with that cause.
 
 use std::{
+    collections::VecDeque,
     sync::{
         Arc, Mutex, OnceLock, PoisonError,
         atomic::{AtomicU64, Ordering},
@@ -15,15 +18,15 @@ use std::{
 use tokio::sync::{mpsc, oneshot};
 
 use crate::{
-    apply::{self, Refusal},
-    changes::{Changes, StoreError},
-    conflict,
+    apply::Refusal,
+    changes::StoreError,
     engine::{Connection, EngineError, Fault},
     lock::Lock,
-    model::Pool,
     off_clock,
     open::Place,
     open_error::OpenError,
+    told::write::Done,
+    work::{Answer, MAX_GROUP, Request, Work, first_told},
 };
 
 /// How often a transaction that collided with another one is repeated before its requests fail.
@@ -35,47 +38,6 @@ const MIN_PAUSE: Duration = Duration::from_millis(100);
 /// The longest pause between two attempts.
 const MAX_PAUSE: Duration = Duration::from_secs(5);
 
-/// Requests in one transaction at most: bounds how long the first one waits for the others.
-const MAX_GROUP: usize = 256;
-
-/// The content of a request.
-#[derive(Debug)]
-pub(crate) enum Work {
-    /// A set of changes.
-    Changes(Changes),
-    /// A pool.
-    Pool(Pool),
-    /// The name of a pool that is deleted.
-    NoPool(String),
-}
-
-impl Work {
-    async fn apply(&self, c: &mut Connection) -> Result<(), Refusal> {
-        match self {
-            Self::Changes(changes) => apply::apply(c, changes).await,
-            Self::Pool(pool) => apply::apply_pool(c, pool).await,
-            Self::NoPool(name) => apply::delete_pool(c, name).await,
-        }
-    }
-
-    /// What refused it, after the rollback.
-    async fn find_conflict(&self, c: &mut Connection) -> Result<String, EngineError> {
-        Ok(match self {
-            Self::Changes(changes) => conflict::find(c, changes).await?,
-            Self::Pool(Pool { name, .. }) | Self::NoPool(name) => format!("pool {name}"),
-        })
-    }
-}
-
-/// A request to the writer, which sends the result once the effect is on the disk.
-#[derive(Debug)]
-pub(crate) struct Request {
-    /// The changes to write.
-    pub(crate) work: Work,
-    /// The channel to the caller that waits.
-    pub(crate) answer: oneshot::Sender<Result<(), StoreError>>,
-}
-
 /// The channel to the caller that waits for the close.
 type Closer = oneshot::Sender<()>;
 
@@ -83,7 +45,7 @@ type Closer = oneshot::Sender<()>;
 #[derive(Debug)]
 pub(crate) enum Message {
     /// Write this.
-    Write(Request),
+    Write(Box<Request>),
     /// Close the database after all earlier messages, and report when that is done.
     Close(Closer),
 }
@@ -144,25 +106,41 @@ impl Writer {
     pub(crate) async fn run(mut self, mut inbox: mpsc::Receiver<Message>) {
         let mut closer = None;
         let mut waiting = Vec::new();
-        while closer.is_none() && inbox.recv_many(&mut waiting, MAX_GROUP).await > 0 {
+        let mut told = VecDeque::new();
+        while closer.is_none() && receive(&mut inbox, &mut waiting, told.is_empty()).await
+            || !told.is_empty()
+        {
             let mut group = Vec::new();
             for message in waiting.drain(..) {
                 match message {
-                    Message::Write(request) if closer.is_none() => group.push(request),
+                    Message::Write(request) if closer.is_none() => match request.work.told() {
+                        None => group.push(*request),
+                        Some(_) => told.push_back(*request),
+                    },
                     // After the close: the sender gets an error, because its channel is dropped.
                     Message::Write(_) => {}
                     Message::Close(done) => closer = Some(done),
                 }
             }
-            let served = off_clock::run(async move || {
-                self.serve(group).await;
-                self
+            let served = off_clock::run({
+                let groups = [group, first_told(&mut told)];
+                async move || {
+                    for group in groups.into_iter().filter(|group| !group.is_empty()) {
+                        self.serve(group).await;
+                    }
+                    self
+                }
             });
             match served.await {
                 Ok(writer) => self = writer,
                 Err(error) => {
                     tracing::error!(%error, "the store's writer failed; nothing is written any more");
                     return;
+                }
+            }
+            if self.shared.lost().is_some() {
+                for request in told.drain(..) {
+                    self.answer(request.answer, self.refusal());
                 }
             }
             if closer.is_none() && self.shared.lost().is_some() {
@@ -228,14 +206,19 @@ impl Writer {
         loop {
             match inbox.recv().await? {
                 Message::Write(request) => {
-                    self.answer(request.answer, self.shared.check("commit"));
+                    self.answer(request.answer, self.refusal());
                 }
                 Message::Close(done) => return Some(done),
             }
         }
     }
 
-    fn answer(&self, who: oneshot::Sender<Result<(), StoreError>>, answer: Result<(), StoreError>) {
+    /// Why nothing is written while the connection is lost.
+    fn refusal(&self) -> Answer {
+        self.shared.check("commit").map(|()| Done::Rows(0))
+    }
+
+    fn answer(&self, who: oneshot::Sender<Answer>, answer: Answer) {
         self.shared.n_requests.fetch_add(1, Ordering::Relaxed);
         // A caller that went away does not wait for the result.
         let _ = who.send(answer);
@@ -254,7 +237,7 @@ impl Writer {
 
     /// One transaction for all requests; if the engine refuses it, one for each, so that a request that the engine
     /// cannot execute fails alone.
-    async fn commit_group(&mut self, group: &[Work]) -> Vec<Result<(), StoreError>> {
+    async fn commit_group(&mut self, group: &[Work]) -> Vec<Answer> {
         match self.commit_together(group).await {
             Ok(answers) => answers,
             Err(error) if group.len() <= 1 => vec![Err(error)],
@@ -262,17 +245,14 @@ impl Writer {
                 let mut answers = Vec::with_capacity(group.len());
                 for work in group {
                     let answer = self.commit_together(std::slice::from_ref(work)).await;
-                    answers.push(answer.and_then(|answers| answers.into_iter().collect()));
+                    answers.push(answer.and_then(only));
                 }
                 answers
             }
         }
     }
 
-    async fn commit_together(
-        &mut self,
-        group: &[Work],
-    ) -> Result<Vec<Result<(), StoreError>>, StoreError> {
+    async fn commit_together(&mut self, group: &[Work]) -> Result<Vec<Answer>, StoreError> {
         self.shared.check("commit")?;
         for _ in 0..MAX_COLLISIONS {
             match self.try_together(group).await {
@@ -286,10 +266,7 @@ impl Writer {
         last.map_err(|error| error.into_store_error("commit"))
     }
 
-    async fn try_together(
-        &mut self,
-        group: &[Work],
-    ) -> Result<Vec<Result<(), StoreError>>, EngineError> {
+    async fn try_together(&mut self, group: &[Work]) -> Result<Vec<Answer>, EngineError> {
         let done = self.transact(group).await;
         let Err(error) = &done else { return done };
         if self.connection.is_lost() {
@@ -306,10 +283,7 @@ impl Writer {
         done
     }
 
-    async fn transact(
-        &mut self,
-        group: &[Work],
-    ) -> Result<Vec<Result<(), StoreError>>, EngineError> {
+    async fn transact(&mut self, group: &[Work]) -> Result<Vec<Answer>, EngineError> {
         let c = &mut self.connection;
         c.begin_write().await?;
         let mut answers = Vec::with_capacity(group.len());
@@ -331,13 +305,33 @@ impl Writer {
     }
 }
 
-async fn apply_in_savepoint(
-    c: &mut Connection,
-    work: &Work,
-) -> Result<Result<(), StoreError>, EngineError> {
+/// The answer to a request that was alone in its transaction.
+fn only(answers: Vec<Answer>) -> Answer {
+    // One for each request.
+    answers.into_iter().next().unwrap_or(Ok(Done::Rows(0)))
+}
+
+/// Takes the messages that wait, and waits for the first one where `is_idle`. Whether there is anything to do.
+async fn receive(
+    inbox: &mut mpsc::Receiver<Message>,
+    waiting: &mut Vec<Message>,
+    is_idle: bool,
+) -> bool {
+    if is_idle {
+        return inbox.recv_many(waiting, MAX_GROUP).await > 0;
+    }
+    while waiting.len() < MAX_GROUP
+        && let Ok(message) = inbox.try_recv()
+    {
+        waiting.push(message);
+    }
+    true
+}
+
+async fn apply_in_savepoint(c: &mut Connection, work: &Work) -> Result<Answer, EngineError> {
     c.execute("SAVEPOINT request", []).await?;
     let answer = match work.apply(c).await {
-        Ok(()) => Ok(()),
+        Ok(done) => Ok(done),
         Err(Refusal::Engine(error)) => return Err(error),
         Err(Refusal::Conflict) => {
             c.execute("ROLLBACK TO request", []).await?;
@@ -375,8 +369,14 @@ impl EngineError {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::Pool;
-    use crate::open::{Opened, Place};
+    use crate::{
+        Changes,
+        model::{Pool, Run, RunDetails, RunKey, RunState, RunType, StoredDocument, TaskInstance},
+        open::Opened,
+        told::{FromTry, Sealed, Shared as SharedRow, StoredVariable},
+        work::MAX_TOLD,
+    };
+    use uuid::Uuid;
 
     fn pool(name: String) -> Work {
         Work::Pool(Pool::new(name, 1))
@@ -392,6 +392,93 @@ mod tests {
         assert_eq!(rows[0].int("synchronous"), Ok(2));
         let rows = writer.fetch("PRAGMA journal_mode", []).await.unwrap();
         assert_eq!(rows[0].text("journal_mode").as_deref(), Ok("wal"));
+    }
+
+    /// A run with a task instance, and its id.
+    fn first_try() -> (Changes, Uuid) {
+        let document = StoredDocument::of(&serde_json::json!({}));
+        let run = Run {
+            key: RunKey {
+                dag_id: "d".to_owned(),
+                run_id: "r".to_owned(),
+            },
+            run_type: RunType::Manual,
+            state: RunState::Running,
+            logical_date: None,
+            queued_at: jiff::Timestamp::UNIX_EPOCH,
+            start_date: None,
+            end_date: None,
+            conf: serde_json::json!({}),
+            dag_hash: document.hash().clone(),
+            is_prepared: true,
+            reason: None,
+            details: RunDetails::default(),
+            version: 0,
+        };
+        let id = Uuid::from_u128(7);
+        let changes = Changes {
+            task_instances: vec![TaskInstance::new(id, run.key.task("t"))],
+            runs: vec![run],
+            documents: vec![document],
+            ..Changes::default()
+        };
+        (changes, id)
+    }
+
+    /// What is told has no transaction with the scheduler's commits, and none of it comes before one that waits.
+    #[tokio::test]
+    async fn commits_come_before_what_is_told_and_apart_from_it() {
+        let place = Place::Memory("lanes".to_owned());
+        let Opened {
+            writer,
+            reader: mut connection,
+            opening,
+            ..
+        } = place.open().await.unwrap();
+        let shared = Arc::new(Shared::default());
+        let writer = Writer {
+            place,
+            opening,
+            connection: writer,
+            shared: Arc::clone(&shared),
+            lock: None,
+        };
+        let (inbox, requests) = mpsc::channel(100);
+        // What is told names a try that only the commit makes, which comes last; all of it waits when the writer begins.
+        let (commit, id) = first_try();
+        let variable = |n: usize| {
+            let value = Sealed::plain("x".repeat(MAX_TOLD / 2 + 1));
+            let variable = StoredVariable {
+                key: n.to_string(),
+                value,
+                description: None,
+            };
+            Work::Tell(id, FromTry::Shared(SharedRow::Variable(variable)))
+        };
+        let mut answers = Vec::new();
+        for work in (0..3)
+            .map(variable)
+            .chain([Work::Changes(Box::new(commit))])
+        {
+            let (answer, answered) = oneshot::channel();
+            let request = Message::Write(Box::new(Request { work, answer }));
+            inbox.send(request).await.unwrap();
+            answers.push(answered);
+        }
+        let running = tokio::spawn(writer.run(requests));
+        let n_rows = [1, 1, 1, 0];
+        for (answered, n_rows) in answers.into_iter().zip(n_rows) {
+            assert_eq!(answered.await.unwrap().unwrap(), Done::Rows(n_rows));
+        }
+        drop(inbox);
+        running.await.unwrap();
+        // One for the commit, and one for each variable, of which no two fit.
+        assert_eq!(shared.n_transactions.load(Ordering::Relaxed), 4);
+        let rows = connection
+            .fetch("SELECT COUNT(*) AS n FROM variable", [])
+            .await
+            .unwrap();
+        assert_eq!(rows[0].int("n"), Ok(3));
     }
 
     #[tokio::test]
@@ -419,7 +506,7 @@ mod tests {
         let huge = pool("x".repeat(1 << 20));
         let group = [pool("a".to_owned()), huge, pool("b".to_owned())];
         let answers = writer.commit_group(&group).await;
-        let [Ok(()), Err(StoreError::Unavailable { why, .. }), Ok(())] = &answers[..] else {
+        let [Ok(_), Err(StoreError::Unavailable { why, .. }), Ok(_)] = &answers[..] else {
             panic!("{answers:?}");
         };
         assert!(

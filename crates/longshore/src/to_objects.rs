@@ -69,6 +69,9 @@ pub(crate) fn run(run: &ListedRun) -> objects::Run {
             RunType::Scheduled => "scheduled",
             RunType::Manual => "manual",
             RunType::Backfill => "backfill",
+            RunType::OperatorTriggered => "operator_triggered",
+            RunType::AssetTriggered => "asset_triggered",
+            RunType::AssetMaterialization => "asset_materialization",
         }
         .to_owned(),
         state: run_word(run.state).to_owned(),

@@ -13,8 +13,8 @@ use kube::{
 };
 use longshore_kit::{Clock, SystemClock};
 use longshore_store::{
-    Changes, Run, RunKey, RunState, RunStore, RunType, Store, StoredDocument, TaskInstance,
-    TaskState,
+    Changes, Run, RunDetails, RunKey, RunState, RunStore, RunType, Store, StoredDocument,
+    TaskInstance, TaskState,
 };
 use serde_json::{Value, json};
 use tokio::sync::{mpsc, oneshot};
@@ -128,6 +128,7 @@ fn run(dag_id: &str) -> Run {
         dag_hash: document(dag_id).hash().clone(),
         is_prepared: true,
         reason: None,
+        details: RunDetails::default(),
         version: 0,
     }
 }

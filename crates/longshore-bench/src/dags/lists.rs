@@ -8,8 +8,8 @@ use jiff::SignedDuration;
 use longshore_console::client::{Client, ClientFile};
 use longshore_kit::{Clock, SystemClock};
 use longshore_store::{
-    Changes, Run, RunKey, RunState, RunStore, RunType, Store, StoredDocument, TaskInstance,
-    TaskState,
+    Changes, Run, RunDetails, RunKey, RunState, RunStore, RunType, Store, StoredDocument,
+    TaskInstance, TaskState,
 };
 use serde_json::{Map, Value, json};
 use tokio::{task::JoinSet, time::Instant};
@@ -194,6 +194,7 @@ fn run(n: usize, stored: &StoredDocument) -> Run {
         dag_hash: stored.hash().clone(),
         is_prepared: true,
         reason: None,
+        details: RunDetails::default(),
         version: 0,
     }
 }

@@ -251,6 +251,42 @@ async fn pods_are_bound_as_nodes_have_room() {
     eventually(&api, &path, is_bound).await;
 }
 
+/// On the network of the host, the ports of a container are the node's.
+#[tokio::test(start_paused = true)]
+async fn a_pod_waits_for_a_port_of_the_node_that_another_pod_has() {
+    let (_cluster, api, _guard) = controlled();
+    make_node(&api, "n1", 9).await;
+    let mut holder = pod("holder");
+    holder["spec"]["hostNetwork"] = true.into();
+    holder["spec"]["initContainers"] = json!([{
+        "name": "sidecar", "image": "i", "restartPolicy": "Always",
+        "ports": [{"containerPort": 80, "hostPort": 0}],
+    }]);
+    api.make(PODS, holder).await;
+    let is_bound = |_, pod: &Value| pod["spec"]["nodeName"] == "n1";
+    eventually(&api, &format!("{PODS}/holder"), is_bound).await;
+    let mut waiting = pod("waiting");
+    waiting["spec"]["containers"][0]["ports"] = json!([
+        {"containerPort": 8080, "hostPort": 80, "hostIP": "127.0.0.1"},
+    ]);
+    api.make(PODS, waiting).await;
+    let path = format!("{PODS}/waiting");
+    let refused = eventually(&api, &path, |_, pod| {
+        pod["status"]["conditions"][0]["reason"] == "Unschedulable"
+    })
+    .await;
+    let why =
+        "0/1 nodes are available: 1 node(s) didn't have free ports for the requested pod ports.";
+    assert_eq!(refused["status"]["conditions"][0]["message"], why);
+    assert_eq!(refused["status"]["phase"], "Pending");
+    let events = "/api/v1/events?fieldSelector=reason%3DFailedScheduling";
+    eventually(&api, events, |_, list| list["items"][0]["message"] == why).await;
+    let ended = json!({"status": {"phase": "Succeeded"}});
+    api.patch("merge", &format!("{PODS}/holder/status"), ended)
+        .await;
+    eventually(&api, &path, is_bound).await;
+}
+
 #[tokio::test(start_paused = true)]
 async fn more_important_and_older_pods_get_their_node_first() {
     let now = std::sync::Arc::new(std::sync::atomic::AtomicI64::new(1_000_000));

@@ -162,23 +162,22 @@ async fn selectors_of_workloads_match_their_template_and_stay() {
     );
 }
 
-/// Upstream reads no more of the template of a StatefulSet than its labels and its restart policy.
 #[tokio::test]
 async fn pods_of_a_stateful_set_mount_what_its_claim_templates_name() {
     let api = Api::new(&Cluster::in_memory());
     let path = "/apis/apps/v1/namespaces/default/statefulsets";
-    let set = |policy: &str| {
+    let set = |claim: &str| {
         let mut template = template();
-        template["spec"]["restartPolicy"] = policy.into();
+        template["spec"]["restartPolicy"] = "Always".into();
         let mounts = json!([{"name": "www", "mountPath": "/www"}]);
         template["spec"]["containers"][0]["volumeMounts"] = mounts;
-        let claim = json!({"metadata": {"name": "www"}, "spec": {
+        let claim = json!({"metadata": {"name": claim}, "spec": {
             "accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Mi"}}}});
         json!({"metadata": {"name": "s"}, "spec": {"serviceName": "s", "template": template,
             "selector": {"matchLabels": {"app": "x"}}, "volumeClaimTemplates": [claim]}})
     };
-    assert_eq!(api.post(path, set("Never")).await.0, 422);
-    api.make(path, set("Always")).await;
+    assert_eq!(api.post(path, set("data")).await.0, 422);
+    api.make(path, set("www")).await;
 }
 
 #[tokio::test]

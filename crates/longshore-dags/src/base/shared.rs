@@ -14,7 +14,7 @@ use crate::{
     launch::table::{LaunchTable, Stage},
     model::Launcher,
     pods::build::PodConfig,
-    scheduler::{board::Board, inbox::Inbox},
+    scheduler::{board::Board, inbox::Inbox, worker::WaitingWorkers},
 };
 
 /// State changes that a follower may be behind.
@@ -40,6 +40,8 @@ pub(crate) struct Shared {
     pub(crate) changes: broadcast::Sender<StateChange>,
     /// Notified after every commit.
     pub(crate) committed: Notify,
+    /// Workers that wait for an answer.
+    pub(crate) workers: WaitingWorkers,
     board: Mutex<Board>,
     catalog: Mutex<Catalog>,
 }
@@ -66,6 +68,7 @@ impl Shared {
             run_keys: Triggers::new(),
             changes: broadcast::Sender::new(CHANGES),
             committed: Notify::new(),
+            workers: WaitingWorkers::default(),
             board: Mutex::new(board),
             catalog: Mutex::new(catalog),
         }

@@ -81,6 +81,7 @@ pub(crate) fn changes(pools: &BTreeMap<String, Pool>, wanted: &FolderPools) -> V
             None => None,
         };
         let pool = Pool {
+            include_deferred: before.is_some_and(|pool| pool.include_deferred),
             file: Some(PoolFile {
                 name: file.to_owned(),
                 slots_before,
@@ -94,7 +95,11 @@ pub(crate) fn changes(pools: &BTreeMap<String, Pool>, wanted: &FolderPools) -> V
         .filter_map(|pool| Some((pool, pool.file.as_ref()?)));
     let left = of_files.filter(|(pool, _)| slots_of(&pool.name).is_none());
     let left = left.map(|(pool, file)| match file.slots_before {
-        Some(slots) => PoolChange::Set(Pool::new(&pool.name, slots)),
+        Some(slots) => PoolChange::Set(Pool {
+            slots,
+            file: None,
+            ..pool.clone()
+        }),
         None => PoolChange::Delete(pool.name.clone()),
     });
     set.chain(left).collect()
@@ -136,6 +141,10 @@ mod tests {
         let own = || Pool::new("db", 4);
         let set = |pool: Pool| vec![PoolChange::Set(pool)];
         let gone = || vec![PoolChange::Delete("db".to_owned())];
+        let deferring = |pool: Pool| Pool {
+            include_deferred: true,
+            ..pool
+        };
         let kept = of_file("db", 2, Some(4));
         for (before, wanted, expected) in [
             (None, named(&[("db", 2)]), set(of_file("db", 2, None))),
@@ -149,10 +158,21 @@ mod tests {
             (Some(kept.clone()), named(&[("db", 2)]), vec![]),
             (Some(kept.clone()), named(&[]), set(own())),
             (Some(kept.clone()), FolderPools::Absent, set(own())),
-            (Some(kept), FolderPools::Unreadable, vec![]),
+            (Some(kept.clone()), FolderPools::Unreadable, vec![]),
             (Some(of_file("db", 2, None)), FolderPools::Absent, gone()),
             (Some(own()), FolderPools::Absent, vec![]),
             (Some(own()), named(&[]), vec![]),
+            // The file says nothing of deferred tasks.
+            (
+                Some(deferring(own())),
+                named(&[("db", 2)]),
+                set(deferring(kept.clone())),
+            ),
+            (
+                Some(deferring(kept)),
+                FolderPools::Absent,
+                set(deferring(own())),
+            ),
         ] {
             let pools = before.map(|pool: Pool| (pool.name.clone(), pool));
             let found = changes(&pools.clone().into_iter().collect(), &wanted);

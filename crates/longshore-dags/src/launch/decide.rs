@@ -305,10 +305,18 @@ fn fate(pod: &LaunchedView, task: Option<&TaskView>, observed: &Observed) -> Fat
         Some(TaskState::Queued | TaskState::Running) => Fate::Stays,
         // Its run was interrupted.
         None | Some(TaskState::Scheduled | TaskState::UpForRetry) => Fate::IsDeleted,
-        // It has ended by itself; the pod as we see it is older.
-        Some(TaskState::Success) if !pod.phase.has_ended() => Fate::Stays,
+        // It has ended by itself, or has given up its worker; the pod as we see it is older.
         Some(
             TaskState::Success
+            | TaskState::UpForReschedule
+            | TaskState::Deferred
+            | TaskState::AwaitingInput,
+        ) if !pod.phase.has_ended() => Fate::Stays,
+        Some(
+            TaskState::Success
+            | TaskState::UpForReschedule
+            | TaskState::Deferred
+            | TaskState::AwaitingInput
             | TaskState::Restarting
             | TaskState::Failed
             | TaskState::UpstreamFailed

@@ -10,11 +10,10 @@
 //!
 //! A text is put in as it is, other JSON in its compact form. There is no logic: a DAG that needs logic is written by a program.
 
-use std::{collections::BTreeMap, fmt, ops::Range, sync::Arc};
+use std::{collections::BTreeMap, fmt, ops::Range};
 
 use jiff::{Timestamp, tz::Offset};
 use longshore_api::dags::{ENV_RETURN, MAX_RESULT_BYTES};
-use longshore_store::model::TaskInstance;
 use serde_json::Value;
 
 use crate::model::Task;
@@ -161,16 +160,6 @@ pub trait Results: fmt::Debug {
 
     /// Why what a task left is no result.
     fn note(&self, task_id: &str) -> Option<&str>;
-}
-
-impl Results for BTreeMap<String, Arc<TaskInstance>> {
-    fn result(&self, task_id: &str) -> Option<&Value> {
-        self.get(task_id)?.result.as_ref()
-    }
-
-    fn note(&self, task_id: &str) -> Option<&str> {
-        self.get(task_id)?.result_note.as_deref()
-    }
 }
 
 impl Template {

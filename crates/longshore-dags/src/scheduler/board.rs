@@ -6,16 +6,17 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use longshore_core::{Class, Classify};
-use longshore_store::{Changes, Pool, Run, RunKey, Snapshot, TaskInstance, TaskKey};
+use longshore_store::{Changes, Expansion, Pool, Run, RunKey, Snapshot, TaskInstance, TaskKey};
 use uuid::Uuid;
 
 use crate::{
     model::Dag,
-    scheduler::{facts::Fact, shape::Shape},
+    scheduler::{
+        facts::Fact,
+        instances::{InstanceKey, Instances, of_task},
+        shape::Shape,
+    },
 };
-
-/// The map index of a task that is not mapped; mapped tasks come later.
-const UNMAPPED: i32 = -1;
 
 /// A run that is not finished, with its DAG and its task instances.
 #[derive(Clone, Debug, PartialEq)]
@@ -26,8 +27,8 @@ pub struct ActiveRun {
     pub dag: Arc<Dag>,
     /// What the scheduler needs of the DAG in each round, computed once for all runs of one document.
     pub shape: Arc<Shape>,
-    /// Its task instances by task id, one for each task of the DAG.
-    pub tasks: BTreeMap<String, Arc<TaskInstance>>,
+    /// Its task instances, at least one for each task of the DAG.
+    pub tasks: Instances,
 }
 
 impl ActiveRun {
@@ -36,7 +37,7 @@ impl ActiveRun {
             run: Arc::new(run),
             shape,
             dag,
-            tasks: BTreeMap::new(),
+            tasks: Instances::new(),
         }
     }
 
@@ -51,8 +52,8 @@ impl ActiveRun {
 pub struct TaskRef {
     /// The run.
     pub run: RunKey,
-    /// The task.
-    pub task_id: String,
+    /// The task instance.
+    pub instance: InstanceKey,
     /// The task's number in the run's [`Shape`].
     pub number: usize,
 }
@@ -121,7 +122,7 @@ impl Board {
                 .dag
                 .tasks
                 .keys()
-                .find(|id| !active.tasks.contains_key(*id));
+                .find(|id| of_task(&active.tasks, id).next().is_none());
             if let Some(task_id) = without {
                 return Err(LoadError::NoTaskInstance {
                     run: key.clone(),
@@ -160,6 +161,9 @@ impl Board {
             } else if let Some(dag) = created.get(&run.key) {
                 self.insert(committed, Arc::clone(dag));
             }
+        }
+        for expansion in &changes.expansions {
+            self.expand(expansion);
         }
         for row in &changes.task_instances {
             self.put_task_instance(TaskInstance {
@@ -203,7 +207,7 @@ impl Board {
                 continue;
             }
             let without_rows = ActiveRun {
-                tasks: BTreeMap::new(),
+                tasks: Instances::new(),
                 ..ActiveRun::clone(stored)
             };
             self.runs.insert(key.clone(), Arc::new(without_rows));
@@ -213,27 +217,20 @@ impl Board {
         }
     }
 
-    /// Puts a row in its place. A row of a run that is not here, of a task that its DAG does not have, or of a mapped
-    /// task is left out.
+    /// Puts a row in its place. A row of a run that is not here, or of a task that its DAG does not have, is left out.
     fn put_task_instance(&mut self, row: TaskInstance) {
-        let TaskKey {
-            run,
-            task_id,
-            map_index: UNMAPPED,
-        } = row.key.clone()
-        else {
-            return;
-        };
+        let run = row.key.run.clone();
+        let instance = InstanceKey::from(&row.key);
         let Some(active) = self.runs.get_mut(&run) else {
             return;
         };
-        let Some(number) = active.number(&task_id) else {
+        let Some(number) = active.number(&instance.task_id) else {
             return;
         };
         let id = row.id;
         let before = Arc::make_mut(active)
             .tasks
-            .insert(task_id.clone(), Arc::new(row));
+            .insert(instance.clone(), Arc::new(row));
         if before.as_ref().is_some_and(|before| before.id == id) {
             return;
         }
@@ -245,10 +242,24 @@ impl Board {
             id,
             TaskRef {
                 run,
-                task_id,
+                instance,
                 number,
             },
         );
+    }
+
+    /// Gives the instance of a mapped task its first map index.
+    fn expand(&mut self, expansion: &Expansion) {
+        let Some(active) = self.runs.get_mut(&expansion.run) else {
+            return;
+        };
+        let at = InstanceKey::unmapped(&expansion.task_id);
+        if let Some(row) = Arc::make_mut(active).tasks.remove(&at) {
+            Arc::make_mut(&mut self.by_id).remove(&row.id);
+            let mut row = Arc::unwrap_or_clone(row);
+            row.key.map_index = 0;
+            self.put_task_instance(row);
+        }
     }
 
     fn remove(&mut self, run: &RunKey) -> Option<Arc<ActiveRun>> {
@@ -264,12 +275,12 @@ impl Board {
     pub fn task_instance_by_id(&self, id: &Uuid) -> Option<(&ActiveRun, &Arc<TaskInstance>)> {
         let at = self.by_id.get(id)?;
         let run = self.runs.get(&at.run)?;
-        Some((run, run.tasks.get(&at.task_id)?))
+        Some((run, run.tasks.get(&at.instance)?))
     }
 
     /// The task instance of this key.
     pub fn task_instance(&self, key: &TaskKey) -> Option<&Arc<TaskInstance>> {
-        self.runs.get(&key.run)?.tasks.get(&key.task_id)
+        self.runs.get(&key.run)?.tasks.get(&InstanceKey::from(key))
     }
 
     /// All task instances, by run and task.

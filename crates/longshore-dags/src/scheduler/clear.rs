@@ -67,12 +67,13 @@ impl Selection {
             numbers.extend(reachable(named, &shape.downstream));
         }
         let is_selected = |number: &usize| self.task_ids.is_empty() || numbers.contains(number);
-        let rows = active.tasks.values().enumerate();
-        let rows =
-            rows.filter(|(number, row)| is_selected(number) && self.is_meant(&active.run, row));
-        Ok(rows
-            .map(|(_, row)| (row.id, row.key.task_id.clone()))
-            .collect())
+        let is_task_selected = |row: &TaskInstance| {
+            let number = shape.numbers.get(&row.key.task_id);
+            number.is_some_and(is_selected)
+        };
+        let rows = active.tasks.values();
+        let rows = rows.filter(|row| is_task_selected(row) && self.is_meant(&active.run, row));
+        Ok(rows.map(|row| (row.id, row.key.task_id.clone())).collect())
     }
 
     fn is_meant(&self, run: &Run, row: &TaskInstance) -> bool {
@@ -101,6 +102,9 @@ pub(crate) fn is_clearable(row: &TaskInstance) -> bool {
             | TaskState::Success
             | TaskState::Failed
             | TaskState::UpForRetry
+            | TaskState::UpForReschedule
+            | TaskState::Deferred
+            | TaskState::AwaitingInput
             | TaskState::UpstreamFailed
             | TaskState::Skipped,
         ) => true,

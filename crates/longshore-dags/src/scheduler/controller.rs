@@ -11,9 +11,11 @@ use tokio::time::Instant;
 use super::{
     board::{ActiveRun, Board, LoadError},
     clear::Clearing,
-    decide::{self, Limits},
+    decide::{self, Decision, Limits},
     facts::Fact,
+    instances::InstanceKey,
     observe::{self, Observed},
+    worker::{RequestId, WorkerAnswer},
 };
 use crate::{
     base::{
@@ -48,6 +50,8 @@ pub(crate) struct Record {
     /// The DAGs among the changes.
     dags: Vec<Entry>,
     catalog_version: u64,
+    /// What workers are answered once this is committed.
+    answers: Vec<(RequestId, Option<WorkerAnswer>)>,
 }
 
 /// Decides which task may start, and what became of those that did. Its only effect is the commit; `launch/` creates
@@ -133,6 +137,7 @@ impl Scheduler {
         self.shared
             .run_keys
             .add(record.changes.runs.iter().map(|run| run.key.clone()));
+        self.shared.workers.answer(&record.answers);
         self.shared.committed.notify_waiters();
     }
 
@@ -232,7 +237,10 @@ impl Scheduler {
     ) {
         let at = self.shared.clock.now();
         self.publish(rows.filter_map(|row| {
-            let before = before.tasks.get(&row.key.task_id).map(|row| &**row);
+            let before = before
+                .tasks
+                .get(&InstanceKey::from(&row.key))
+                .map(|row| &**row);
             StateChange::of_task(at, before, row)
         }));
         self.publish(StateChange::of_run(at, Some(&before.run), run).into_iter());
@@ -279,7 +287,12 @@ impl Before {
             on_board.or_else(|| cleared.iter().copied().find(is_it))
         };
         let run = |run: &Run| Some(Arc::clone(&active(&run.key)?.run));
-        let row = |row: &TaskInstance| active(&row.key.run)?.tasks.get(&row.key.task_id).cloned();
+        let row = |row: &TaskInstance| {
+            active(&row.key.run)?
+                .tasks
+                .get(&InstanceKey::from(&row.key))
+                .cloned()
+        };
         Self {
             runs: changes.runs.iter().map(run).collect(),
             rows: changes.task_instances.iter().map(row).collect(),
@@ -296,13 +309,13 @@ fn warn_of_result((row, before): (&TaskInstance, &Option<Arc<TaskInstance>>)) {
 }
 
 /// Decides upon further facts as well.
-fn decide_with(work: &decide::Observed, further: &[Fact]) -> Plan<Changes> {
+fn decide_with(work: &decide::Observed, further: &[Fact]) -> Decision {
     if further.is_empty() {
-        return decide::decide(work);
+        return decide::decide_and_answer(work);
     }
     let mut work = work.clone();
     work.facts.extend(further.iter().cloned());
-    decide::decide(&work)
+    decide::decide_and_answer(&work)
 }
 
 /// The runs that were over and that a user clears.
@@ -355,7 +368,10 @@ impl Controller for Scheduler {
         // Never both: schedules wait until the rows are as they are to be.
         dags.extend(due.entries);
         let scheduled: Vec<Fact> = due.runs.into_iter().map(Fact::RunRequested).collect();
-        let decision = decide_with(work, &scheduled);
+        let Decision {
+            plan: decision,
+            answers,
+        } = decide_with(work, &scheduled);
         let mut changes = Changes::default();
         for action in decision.actions {
             if let Action::Persist(rows) = action {
@@ -380,6 +396,7 @@ impl Controller for Scheduler {
             dags,
             catalog_version: catalog.version(),
             changes,
+            answers,
         };
         if record.n_facts > 0 || !record.changes.is_empty() || !catalog.is_settled() {
             plan.actions.push(Action::Persist(record));

@@ -6,7 +6,12 @@ use jiff::Timestamp;
 use longshore_core::{Never, Plan};
 use longshore_store::Changes;
 
-use crate::scheduler::{board::Board, decide::round::Round, facts::Fact};
+use crate::scheduler::{
+    board::Board,
+    decide::round::Round,
+    facts::Fact,
+    worker::{RequestId, WorkerAnswer},
+};
 
 mod advance;
 mod clear;
@@ -14,6 +19,7 @@ mod pod_facts;
 mod round;
 mod run_facts;
 mod work;
+mod worker;
 
 pub(crate) use pod_facts::{deadline, limit};
 
@@ -69,6 +75,21 @@ impl Default for Limits {
 /// Costs as much as the active runs have tasks and edges, plus a sort of the scheduled task instances while slots are
 /// free; nothing is quadratic. Measured with optimisation: about 50 µs for 1,000 parallel task instances.
 pub fn decide(observed: &Observed) -> Plan<Changes, Never> {
+    decide_and_answer(observed).plan
+}
+
+/// What a round decides.
+#[derive(Clone, Debug)]
+pub struct Decision {
+    /// The changes, and when to look again.
+    pub plan: Plan<Changes, Never>,
+    /// The answers to workers, one for each of their facts, for when the changes are committed. `None` where the id of the
+    /// try is that of no present try of a run that goes on.
+    pub answers: Vec<(RequestId, Option<WorkerAnswer>)>,
+}
+
+/// The same as [`decide`], with the answers to workers.
+pub fn decide_and_answer(observed: &Observed) -> Decision {
     let mut round = Round::new(observed);
     for fact in &observed.facts {
         round.take(fact);
@@ -76,5 +97,5 @@ pub fn decide(observed: &Observed) -> Plan<Changes, Never> {
     round.advance_runs();
     round.start_runs();
     round.queue_task_instances();
-    round.into_plan()
+    round.into_decision()
 }

@@ -2,7 +2,8 @@
 //!
 //! Facts may come twice, late, or after the task instance has moved on: each one about a pod carries the id of the try
 //! and the number of the launch that it belongs to, and changes nothing unless both are current (fencing). The one
-//! exception is an earlier launch of the current try that succeeded by itself: the work is done.
+//! exception is an earlier launch of the current try that succeeded by itself: the work is done. What a worker says carries
+//! the id of its try, and each such fact gets an answer.
 
 use std::sync::Arc;
 
@@ -11,7 +12,10 @@ use longshore_store::{DocumentHash, Failure, RunKey, RunType, StoredDocument};
 use serde_json::{Value, json};
 use uuid::Uuid;
 
-use crate::{model::Dag, scheduler::clear::Clearing};
+use crate::{
+    model::Dag,
+    scheduler::{clear::Clearing, worker::WorkerFact},
+};
 
 /// One thing that has happened.
 #[derive(Clone, Debug, PartialEq)]
@@ -49,6 +53,8 @@ pub enum Fact {
     ClusterChanged,
     /// Something about a pod.
     Launched(LaunchFact),
+    /// The worker of a try says something.
+    Worker(WorkerFact),
     /// The API server refused a pod for good (section 2.4 of the DAG scheduler spec): the try fails, the retry rule
     /// applies.
     LaunchRefused {
@@ -93,6 +99,7 @@ impl Fact {
     pub fn ti_id(&self) -> Option<Uuid> {
         match self {
             Self::Launched(fact) => Some(fact.ti_id),
+            Self::Worker(fact) => Some(fact.ti_id),
             Self::LaunchEnded { ti_id } => Some(*ti_id),
             Self::LaunchRefused { ti_id, .. } | Self::LaunchBuildFailed { ti_id, .. } => {
                 Some(*ti_id)

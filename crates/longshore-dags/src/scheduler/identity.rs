@@ -27,6 +27,14 @@ pub fn id_after(now: Timestamp, id: &Uuid) -> Uuid {
     uuid_v7(now, Sha256::new_with_prefix(id.as_bytes()))
 }
 
+/// The id of a version of a DAG.
+pub fn version_id(now: Timestamp, dag_id: &str, number: u32) -> Uuid {
+    let mut hash = Sha256::new_with_prefix(dag_id.as_bytes());
+    hash.update([0]);
+    hash.update(number.to_be_bytes());
+    uuid_v7(now, hash)
+}
+
 fn uuid_v7(now: Timestamp, hash: Sha256) -> Uuid {
     let hash = hash.finalize();
     let mut bits = [0; 10];

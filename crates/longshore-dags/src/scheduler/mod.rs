@@ -14,6 +14,7 @@ pub mod decide;
 pub mod facts;
 pub mod identity;
 pub(crate) mod inbox;
+pub mod instances;
 pub mod limits;
 mod observe;
 pub mod retry;
@@ -22,12 +23,15 @@ pub mod shape;
 pub mod transitions;
 pub mod trigger_rule;
 pub mod waits;
+pub mod worker;
 
 pub use board::{ActiveRun, Board, LoadError, TaskRef};
 pub use clear::{Clearing, Selection, States};
 pub use decide::{Limits, Observed, decide};
 pub use facts::{Fact, LaunchChange, LaunchFact, NewRun};
+pub use instances::{InstanceKey, Instances};
 pub use waits::{RunWait, RunWaits};
+pub use worker::{Started, TryEnd, WorkerAnswer, WorkerFact, WorkerReport};
 
 #[cfg(test)]
 mod tests;

@@ -56,24 +56,47 @@ pub fn delay(
     jittered.min(max)
 }
 
-/// When a task instance that waits for its retry is tried again, at the earliest.
+/// The wait after the last try of a task instance: what a retry policy said, or else the task.
+pub(crate) fn wait(
+    task: &Task,
+    row: &TaskInstance,
+    logical_date: Option<Timestamp>,
+    max_task_retry_delay: Duration,
+) -> Duration {
+    let said = row.airflow.as_ref().and_then(|task| task.retry_delay);
+    match said {
+        Some(said) => Duration::try_from(said).unwrap_or(Duration::ZERO),
+        None => delay(
+            task,
+            &row.key,
+            logical_date,
+            row.try_number,
+            max_task_retry_delay,
+        ),
+    }
+}
+
+/// When a sensor that gave up its worker looks again.
+pub(crate) fn next_look(row: &TaskInstance) -> Option<Timestamp> {
+    let looks = row.airflow.as_ref()?.looks?;
+    (row.state == Some(TaskState::UpForReschedule)).then_some(looks.next_at)
+}
+
+/// When a task instance that waits for its retry, or for its next look, is scheduled again, at the earliest.
 pub(crate) fn due_at(
     task: &Task,
     row: &TaskInstance,
     logical_date: Option<Timestamp>,
     max_task_retry_delay: Duration,
 ) -> Option<Timestamp> {
+    if row.state == Some(TaskState::UpForReschedule) {
+        return next_look(row);
+    }
     let ended_at = row
         .end_date
         .filter(|_| row.state == Some(TaskState::UpForRetry))?;
-    let delay = delay(
-        task,
-        &row.key,
-        logical_date,
-        row.try_number,
-        max_task_retry_delay,
-    );
-    ended_at.checked_add(delay).ok()
+    let wait = wait(task, row, logical_date, max_task_retry_delay);
+    ended_at.checked_add(wait).ok()
 }
 
 /// SHA-1 of the try, read as one big number, modulo `divisor`.

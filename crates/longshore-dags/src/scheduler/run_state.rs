@@ -61,7 +61,10 @@ pub fn end_of(tasks: impl IntoIterator<Item = (Option<TaskState>, IsLeaf)>) -> O
                 | TaskState::Queued
                 | TaskState::Running
                 | TaskState::Restarting
-                | TaskState::UpForRetry,
+                | TaskState::UpForRetry
+                | TaskState::UpForReschedule
+                | TaskState::Deferred
+                | TaskState::AwaitingInput,
             ) => return None,
             Some(TaskState::Failed | TaskState::UpstreamFailed) => {
                 is_leaf_failed |= is_leaf == IsLeaf::Yes;
@@ -93,8 +96,8 @@ mod tests {
     fn a_run_is_over_when_its_tasks_are_and_its_leaves_decide() {
         use IsLeaf::{No, Yes};
         use TaskState::{
-            Failed, Queued, Removed, Restarting, Running, Scheduled, Skipped, Success, UpForRetry,
-            UpstreamFailed,
+            AwaitingInput, Deferred, Failed, Queued, Removed, Restarting, Running, Scheduled,
+            Skipped, Success, UpForReschedule, UpForRetry, UpstreamFailed,
         };
         for (tasks, expected) in [
             (&[][..], Some(RunEnd::Success)),
@@ -124,6 +127,9 @@ mod tests {
             ),
             (&[(None, Yes), (Some(Scheduled), Yes)], None),
             (&[(None, Yes), (Some(UpForRetry), No)], None),
+            (&[(None, Yes), (Some(UpForReschedule), No)], None),
+            (&[(None, Yes), (Some(Deferred), No)], None),
+            (&[(None, Yes), (Some(AwaitingInput), No)], None),
             (
                 &[(None, Yes), (Some(Failed), Yes)],
                 Some(RunEnd::Deadlocked),

@@ -24,6 +24,12 @@ pub enum Cause {
     BuildFailed,
     /// The wait before its next try is over.
     RetryDue,
+    /// The wait of a sensor before its next look is over.
+    RescheduleDue,
+    /// Its worker began.
+    WorkerStarted,
+    /// Its worker said what became of it.
+    WorkerReported,
     /// Its run was interrupted, or its pod stayed behind in another cluster.
     Interrupted,
     /// Its run ended before it did.
@@ -63,8 +69,8 @@ pub type RunTransition = (RunState, RunState, RunCause);
 /// The edges between the states of a task instance.
 pub const TRANSITIONS: &[Transition] = {
     use TaskState::{
-        Failed, Queued, Restarting, Running, Scheduled, Skipped, Success, UpForRetry,
-        UpstreamFailed,
+        AwaitingInput, Deferred, Failed, Queued, Removed, Restarting, Running, Scheduled, Skipped,
+        Success, UpForReschedule, UpForRetry, UpstreamFailed,
     };
     &[
         (None, Some(Scheduled), Cause::DependenciesHold),
@@ -92,10 +98,33 @@ pub const TRANSITIONS: &[Transition] = {
         (Some(UpForRetry), Some(Skipped), Cause::TriggerRule),
         (Some(UpForRetry), Some(UpstreamFailed), Cause::TriggerRule),
         (Some(UpForRetry), Some(Skipped), Cause::RunEnded),
+        (Some(Queued), Some(Running), Cause::WorkerStarted),
+        (Some(Running), Some(Success), Cause::WorkerReported),
+        (Some(Running), Some(Failed), Cause::WorkerReported),
+        (Some(Running), Some(Skipped), Cause::WorkerReported),
+        (Some(Running), Some(Removed), Cause::WorkerReported),
+        (Some(Running), Some(UpstreamFailed), Cause::WorkerReported),
+        (Some(Running), Some(UpForRetry), Cause::WorkerReported),
+        (Some(Running), Some(UpForReschedule), Cause::WorkerReported),
+        (Some(Running), Some(Deferred), Cause::WorkerReported),
+        (Some(Running), Some(AwaitingInput), Cause::WorkerReported),
+        (Some(UpForReschedule), Some(Scheduled), Cause::RescheduleDue),
+        (Some(UpForReschedule), Some(Skipped), Cause::TriggerRule),
+        (
+            Some(UpForReschedule),
+            Some(UpstreamFailed),
+            Cause::TriggerRule,
+        ),
+        (Some(UpForReschedule), Some(Skipped), Cause::RunEnded),
+        (Some(Deferred), Some(Skipped), Cause::RunEnded),
+        (Some(AwaitingInput), Some(Skipped), Cause::RunEnded),
         // A try that was launched restarts: its pod may live. The pod of a success does not.
         (Some(Scheduled), Some(Restarting), Cause::Cleared),
         (Some(Queued), Some(Restarting), Cause::Cleared),
         (Some(Running), Some(Restarting), Cause::Cleared),
+        (Some(UpForReschedule), Some(Restarting), Cause::Cleared),
+        (Some(Deferred), Some(Restarting), Cause::Cleared),
+        (Some(AwaitingInput), Some(Restarting), Cause::Cleared),
         (Some(Failed), Some(Restarting), Cause::Cleared),
         (Some(Skipped), Some(Restarting), Cause::Cleared),
         (Some(Scheduled), None, Cause::Cleared),

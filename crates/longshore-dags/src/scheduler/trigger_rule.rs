@@ -52,7 +52,10 @@ impl Counts {
             | TaskState::Queued
             | TaskState::Running
             | TaskState::Restarting
-            | TaskState::UpForRetry => {}
+            | TaskState::UpForRetry
+            | TaskState::UpForReschedule
+            | TaskState::Deferred
+            | TaskState::AwaitingInput => {}
         }
     }
 

@@ -3,6 +3,7 @@
 pub mod catalog;
 pub mod clear;
 pub mod pools;
+pub mod workers;
 
 use std::{collections::BTreeMap, fmt, sync::Arc, time::Duration};
 

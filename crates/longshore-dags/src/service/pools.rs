@@ -44,13 +44,19 @@ impl Dags {
         self.shared.board().pools
     }
 
-    /// Creates or changes a pool, while runs go on. Tasks that hold slots keep them, also where there are fewer now.
-    pub async fn set_pool(&self, pool: Pool) -> Result<(), PoolError> {
+    /// Creates a pool with so many slots (-1: no limit), or changes its slots and nothing else, while runs go on. Tasks that
+    /// hold slots keep them, also where there are fewer now.
+    ///
+    /// # Errors
+    /// A file of the DAG folder names the pool, or the database cannot record the change.
+    pub async fn set_pool(&self, name: &str, slots: i64) -> Result<(), PoolError> {
         let _turn = self.pool_turns.lock().await;
-        let known = self.shared.board().pools.get(&pool.name).cloned();
-        if let Some(known) = known {
-            of_users(known)?;
-        }
+        let known = self.shared.board().pools.get(name).cloned();
+        let known = known.map(of_users).transpose()?;
+        let pool = Pool {
+            slots,
+            ..known.unwrap_or_else(|| Pool::new(name, slots))
+        };
         record(&self.shared, PoolChange::Set(pool)).await?;
         Ok(())
     }

@@ -22,4 +22,5 @@ mod scale;
 mod scenarios;
 mod schedules;
 mod surroundings;
+mod workers;
 mod world;

@@ -153,6 +153,8 @@ impl RunStore for MemoryStore {
             watch_position: rows.watch_position.clone(),
             dags: rows.dags.values().cloned().collect(),
             documents: rows.documents.clone(),
+            // Container DAGs have nothing else.
+            ..Snapshot::default()
         })
     }
 

@@ -3,7 +3,7 @@
 use std::{fs, time::Duration};
 
 use longshore_dags::{Dags, PoolError};
-use longshore_store::{Pool, RunState, TaskState};
+use longshore_store::{Pool, RunState, RunStore as _, TaskState};
 use longshore_test::faults::{Fault, FaultPlan, Faults, Point, Refusal};
 
 use crate::world::{RUN_ID, World, seconds, undisturbed};
@@ -14,10 +14,6 @@ tasks:
   a: {command: [x], env: {SCRIPT: run 5s}, pool: db, pool_slots: 2}
   b: {command: [x], env: {SCRIPT: run 5s}, pool: db, pool_slots: 2}
 ";
-
-fn db(slots: i64) -> Pool {
-    Pool::new("db", slots)
-}
 
 /// The pools, as `name=slots`.
 fn slots(dags: &Dags) -> String {
@@ -38,7 +34,7 @@ async fn a_file_of_the_dag_folder_makes_pools_and_takes_them_back() {
         Fault::Refuse(Refusal::Unavailable),
     );
     let dags = world.start(&Faults::new(down).start()).await;
-    dags.set_pool(Pool::new("own", 1)).await.unwrap();
+    dags.set_pool("own", 1).await.unwrap();
     let run = world.request(&dags, RUN_ID).await;
     // Changes are found at once, or by the next look of the folder, after 5 minutes.
     let after = async |dags: &Dags, text: &str| {
@@ -51,7 +47,7 @@ async fn a_file_of_the_dag_folder_makes_pools_and_takes_them_back() {
     assert_eq!(after(&dags, named).await, of_file);
     assert_eq!(world.rows(&run).await.0.state, RunState::Success);
     for refused in [
-        dags.set_pool(db(4)).await,
+        dags.set_pool("db", 4).await,
         dags.delete_pool("db").await.map(drop),
     ] {
         assert!(
@@ -90,16 +86,16 @@ async fn a_pool_that_is_made_while_its_tasks_wait_lets_them_run() {
     assert_eq!(row.state, Some(TaskState::Scheduled));
     let why = dags.never_admitted(&row).unwrap();
     assert!(why.contains("`db` does not exist"), "{why}");
-    dags.set_pool(db(1)).await.unwrap();
+    dags.set_pool("db", 1).await.unwrap();
     seconds(1).await;
     let why = dags.never_admitted(&row).unwrap();
     assert!(why.contains("has 1 slots"), "{why}");
-    dags.set_pool(db(2)).await.unwrap();
+    dags.set_pool("db", 2).await.unwrap();
     seconds(1).await;
     assert_eq!(dags.never_admitted(&row), None);
     let of_state = dags.census();
     assert_eq!(of_state.get(&Some(TaskState::Running)), Some(&1));
-    dags.set_pool(db(-1)).await.unwrap();
+    dags.set_pool("db", -1).await.unwrap();
     let ended = tokio::time::timeout(Duration::from_secs(60), dags.ended(&run)).await;
     assert_eq!(ended.unwrap().unwrap().unwrap().0.state, RunState::Success);
     dags.delete_pool("db").await.unwrap();
@@ -108,4 +104,23 @@ async fn a_pool_that_is_made_while_its_tasks_wait_lets_them_run() {
     let default = dags.delete_pool("default_pool").await;
     assert!(matches!(default, Err(PoolError::Default)), "{default:?}");
     assert!(dags.pools().get("db").is_none());
+}
+
+#[tokio::test(start_paused = true)]
+async fn another_number_of_slots_leaves_the_rest_of_a_pool_as_it_was() {
+    let world = World::new(IN_A_POOL).await;
+    let deferring = Pool {
+        include_deferred: true,
+        ..Pool::new("db", 1)
+    };
+    world.store.set_pool(&deferring).await.unwrap();
+    let dags = world.start(&undisturbed()).await;
+    dags.set_pool("db", 4).await.unwrap();
+    let expected = Pool {
+        slots: 4,
+        ..deferring
+    };
+    assert_eq!(dags.pools().get("db"), Some(&expected));
+    let stored = world.store.load().await.unwrap().pools;
+    assert!(stored.contains(&expected), "{stored:?}");
 }

@@ -120,7 +120,7 @@ async fn a_run_that_is_left_waiting_starts_nothing_until_it_is_resumed() {
     drop(dags);
     world.config.left_runs = LeftRuns::Wait { but: None };
     let dags = world.start(&undisturbed()).await;
-    assert_eq!(dags.left_waiting(), [run.clone()]);
+    assert_eq!(dags.left_waiting(), std::slice::from_ref(&run));
     seconds(120).await;
     let (row, tasks) = world.rows(&run).await;
     assert!(is_interrupted(&row), "{row:?}");
@@ -145,7 +145,7 @@ async fn the_run_that_is_named_goes_on_with_its_pod_while_others_wait() {
         but: Some(run.clone()),
     };
     let dags = world.start(&undisturbed()).await;
-    assert_eq!(dags.left_waiting(), [other.clone()]);
+    assert_eq!(dags.left_waiting(), std::slice::from_ref(&other));
     let (state, task) = ended(&dags, &run).await;
     assert_eq!((state, task.launch), (RunState::Success, 1));
     assert!(is_interrupted(&world.rows(&other).await.0));

@@ -41,6 +41,8 @@ pub enum JarHost<'a> {
     NotNeeded,
     /// To nothing.
     Unknown,
+    /// It is resolved when it is connected to, and then its addresses are checked.
+    AtConnect,
     /// To these addresses. None of them may be restricted, because any of them may be asked.
     Addresses(&'a [IpAddr]),
 }
@@ -131,6 +133,7 @@ fn jar(job: &JobSpec, operator: &FlinkConfig, resolved: JarHost<'_>) -> Validity
             }
             Ok(())
         }
+        JarHost::AtConnect => Ok(()),
         JarHost::Addresses(_) | JarHost::Unknown | JarHost::NotNeeded => {
             Err(Invalid(format!("jarURI host '{host}' cannot be resolved")))
         }

@@ -145,8 +145,8 @@ impl Gate {
         }
     }
 
-    /// Closes it for good.
-    pub(crate) fn close(&self) {
+    /// Closes it for good: nothing opens it again.
+    pub fn close(&self) {
         *self.state() = State::Closed;
     }
 

@@ -13,7 +13,7 @@ use super::hosts::OwnNames;
 use crate::{
     api_server::API_SERVER,
     images::{Egress, Image, ImageMap, NetworkMode},
-    shim::protocol::{ContainerSpec, MountSpec, RootSpec, Sandbox},
+    shim::protocol::{ContainerSpec, MountSpec, Origin, RootSpec, Sandbox},
 };
 
 /// Files in the directory of a pod.
@@ -100,6 +100,7 @@ pub(crate) fn equip(spec: &mut ContainerSpec, dir: &Path, api_server: Option<Api
 /// In front of the pod's own mounts, which may cover these files with others.
 fn mount(root: &mut RootSpec, dir: &Path) {
     let file = |name: &str| MountSpec {
+        origin: Origin::Node,
         within: None,
         source: dir.join(name),
         target: Path::new("/etc").join(name),
@@ -206,6 +207,7 @@ mod tests {
                 read_only: false,
                 hide: Vec::new(),
                 mounts: vec![MountSpec {
+                    origin: Origin::Node,
                     within: None,
                     source: "/own".into(),
                     target: "/etc/hosts".into(),

@@ -12,7 +12,7 @@ use crate::{
     log_book::AttemptWatch,
     network,
     pod::publish::PodRef,
-    shim::{ExecTarget, record::attempt_dir},
+    shim::{ExecTarget, record::directory_in_use},
     streams::{self, Declared, Joined, Process, StreamError, StreamSet},
 };
 
@@ -84,8 +84,8 @@ impl Node {
             uid,
         };
         let joined = Joined {
-            directory: attempt_dir(&self.shared.pods_dir().join(&this.uid), &id),
-            log: self.shared.log_path(&this, &id),
+            directory: directory_in_use(&self.shared.pods_dir().join(&this.uid), &id),
+            log: self.shared.written_log(&this, &id),
             watch: AttemptWatch {
                 book,
                 container: id.container.clone(),

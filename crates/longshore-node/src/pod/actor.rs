@@ -1,5 +1,6 @@
 //! The life of one pod on this node: collect facts, decide, do it, wait for the next fact.
 
+mod admission;
 mod following;
 mod prepared;
 mod probing;
@@ -32,6 +33,7 @@ use super::{
 use crate::{
     clock,
     config::{EventVolume, PodsLifetime},
+    earlier_layout,
     followed::Followers,
     log_book::{ContainerLog, LogBook},
     network,
@@ -149,6 +151,7 @@ impl Actor {
         };
         actor.recall_health();
         actor.recall_tokens();
+        actor.admit();
         Ok(actor)
     }
 
@@ -187,6 +190,10 @@ impl Actor {
                 (&self.shared.host.ip, &self.pod_ip.to_string()),
                 now,
             );
+            if matches!(status["phase"].as_str(), Some("Succeeded" | "Failed")) {
+                // Before anybody hears of it: another pod may be given its ports at once.
+                self.shared.host_ports.release(&self.this.uid);
+            }
             let publication = &mut self.local.publication;
             let is_news = publication.written.as_ref() != Some(&status);
             publication.changed_at = is_news.then(|| publication.changed_at.unwrap_or(now));
@@ -496,7 +503,8 @@ impl Actor {
             let containers = self.desired.containers();
             containers.for_each(|c| cgroups.forget(&self.this.uid, &c.name));
         }
-        let result = directory::remove(&self.dir, &self.this.uid);
+        let logs = earlier_layout::log_dirs(&self.shared.config, &self.this.uid);
+        let result = directory::remove(&self.dir, &self.this.uid, &logs);
         if let Err(error) = result {
             tracing::warn!(pod = %self.this.name, %error, "cannot remove the directory of a pod");
         }

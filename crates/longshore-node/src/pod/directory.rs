@@ -163,13 +163,16 @@ fn end_survivor(record: &Record) {
     }
 }
 
-/// Drops everything that was kept for the pod; a directory of logs that outlives it is elsewhere.
+/// Drops everything that was kept for the pod, and these directories of its logs; one that outlives it is elsewhere.
 ///
 /// First nobody can tell any more whose directory it is: a cluster in memory puts back a pod that it finds there, and then
 /// waits for its logs. The directory goes last: as long as it is there, a node that comes back does the rest.
-pub(crate) fn remove(dir: &Path, uid: &str) -> io::Result<()> {
+pub(crate) fn remove(dir: &Path, uid: &str, logs: &[PathBuf]) -> io::Result<()> {
     Record::remove_all(dir)?;
     longshore_files::remove_tree(&volumes::memory_dir(uid))?;
+    for logs in logs {
+        longshore_files::remove_tree(logs)?;
+    }
     longshore_files::remove_tree(dir)
 }
 
@@ -243,7 +246,7 @@ mod tests {
         assert_eq!(place(PodsLifetime::DieWithNode), in_memory);
         let known: Vec<PathBuf> = socket_dirs(&dir).collect();
         assert_eq!(known, [dir.clone(), in_memory.clone()]);
-        remove(&dir, &uid).expect("removed");
+        remove(&dir, &uid, &[]).expect("removed");
         // Somebody leads us elsewhere.
         std::os::unix::fs::symlink(root.path(), &in_memory).expect("a link");
         assert_eq!(place(PodsLifetime::DieWithNode), dir);
@@ -282,11 +285,11 @@ mod tests {
         );
         // Something stops the removal on the way, as a kill would.
         fs::write(&in_memory, "").expect("a file");
-        remove(&dir, &uid).expect_err("no directory");
+        remove(&dir, &uid, &[]).expect_err("no directory");
         assert_eq!(recall_pod(&dir).expect("readable"), None);
         assert!(dir.is_dir(), "a node that comes back does the rest");
         fs::remove_file(&in_memory).expect("removed");
-        remove(&dir, &uid).expect("removed");
+        remove(&dir, &uid, &[]).expect("removed");
         assert!(!dir.exists());
     }
 }

@@ -7,7 +7,10 @@ use std::{
 
 use k8s_openapi::api::core::v1::{Container, HostAlias, PodSpec};
 
-use crate::{refusal::Refusal, shim::protocol::MountSpec};
+use crate::{
+    refusal::Refusal,
+    shim::protocol::{MountSpec, Origin},
+};
 
 /// The machine's names, and the path in a container.
 const HOSTS: &str = "/etc/hosts";
@@ -38,6 +41,7 @@ pub(crate) fn mount(dir: &Path, spec: &PodSpec, container: &Container) -> Option
     let mut mounts = container.volume_mounts.iter().flatten();
     let is_covered = mounts.any(|mount| mount.mount_path == HOSTS);
     (!aliases(spec).is_empty() && !is_covered).then(|| MountSpec {
+        origin: Origin::Node,
         within: None,
         source: file(dir),
         target: HOSTS.into(),

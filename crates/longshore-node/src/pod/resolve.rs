@@ -22,7 +22,7 @@ use crate::{
     profile::Profile,
     refusal::Refusal,
     shim::protocol::{
-        ContainerSpec, Interaction, MountSpec, RootSpec, Sandbox, TerminationSpec, UserSpec,
+        ContainerSpec, Interaction, MountSpec, Origin, RootSpec, Sandbox, TerminationSpec, UserSpec,
     },
     sources::{self, Sources, Tokens},
     volumes,
@@ -86,6 +86,7 @@ pub(crate) async fn resolve(
     let store = volumes::Store {
         pod_dir: dir,
         claims: &claims,
+        hidden: &config.hidden,
         pod,
         sources: &sources,
         host: &host,
@@ -170,6 +171,7 @@ pub(crate) async fn refresh(
     let missing = volumes::refresh(&volumes::Store {
         pod_dir: dir,
         claims: &claims,
+        hidden: &shared.config.hidden,
         pod,
         sources: &sources,
         host: &host_facts(shared, pod_ip),
@@ -236,7 +238,8 @@ fn spec(
         .config
         .images
         .resolve(container.image.as_deref().unwrap_or_default());
-    let user = user(container, &pod_spec, shared.powers)?;
+    let has_network = host.pod_ip.parse().is_ok_and(network::is_of_a_pod);
+    let user = user(container, &pod_spec, shared.powers, has_network)?;
     let hostname = network::hostname(pod);
     let base = base_env(shared, &image, &user, &hostname);
     let env = environment(base, pod, container, sources, host)
@@ -293,6 +296,7 @@ fn sandbox(
     host: &HostFacts,
 ) -> Result<Sandbox, Refusal> {
     let of_image = image.mounts.iter().map(|m| MountSpec {
+        origin: Origin::Image,
         within: None,
         source: m.host.clone(),
         target: m.path.clone(),

@@ -60,11 +60,12 @@ impl Powers {
     }
 }
 
-/// The identity of a container's program.
+/// The identity of a container's program. Where the pod has no network of its own, it shares that of the machine.
 pub(crate) fn user(
     container: &Container,
     spec: &PodSpec,
     powers: Powers,
+    has_network: bool,
 ) -> Result<UserSpec, Refusal> {
     let own = container.security_context.as_ref();
     let pod = spec.security_context.as_ref();
@@ -103,8 +104,10 @@ pub(crate) fn user(
     };
     let named = own.and_then(|s| s.capabilities.as_ref());
     let kept = match named {
-        Some(named) => Some(capabilities(named, powers).map_err(refused)?),
-        None => powers.can_limit().then(|| of_runtimes() & powers.most()),
+        Some(named) => Some(capabilities(named, powers, has_network).map_err(refused)?),
+        None => powers
+            .can_limit()
+            .then(|| unnamed(has_network) & powers.most()),
     };
     // Who holds no capability cannot limit what programs with privileges would get. Such programs must not get any, then.
     let cannot_limit = named.is_some() && powers.most() == 0;
@@ -118,8 +121,15 @@ pub(crate) fn user(
     })
 }
 
+/// The capabilities of a container that names none. In the network of the machine, raw sockets would show it what others
+/// send, such as the tokens of calls to an API server on the loopback interface.
+fn unnamed(has_network: bool) -> u64 {
+    let raw = bit("NET_RAW").filter(|_| !has_network);
+    of_runtimes() & !raw.unwrap_or(0)
+}
+
 /// The capabilities of a container that names some: those of a container that names none, with and without the named ones.
-fn capabilities(wanted: &Capabilities, powers: Powers) -> Result<u64, String> {
+fn capabilities(wanted: &Capabilities, powers: Powers, has_network: bool) -> Result<u64, String> {
     let (added, dropped) = (
         named(wanted.add.as_deref())?,
         named(wanted.drop.as_deref())?,
@@ -135,7 +145,7 @@ fn capabilities(wanted: &Capabilities, powers: Powers) -> Result<u64, String> {
     let base = match (is_all(&dropped), is_all(&added)) {
         (true, _) => 0,
         (false, true) => u64::MAX,
-        (false, false) => of_runtimes(),
+        (false, false) => unnamed(has_network),
     };
     let single = |list: &[(&str, u64)]| {
         let single = list.iter().filter(|(name, _)| *name != ALL);
@@ -196,7 +206,7 @@ mod tests {
 
     fn of(pod: &Value, container: &Value, powers: Powers) -> Result<UserSpec, String> {
         let spec = spec_of(pod, container);
-        user(&spec.containers[0], &spec, powers).map_err(|refusal| refusal.message)
+        user(&spec.containers[0], &spec, powers, true).map_err(|refusal| refusal.message)
     }
 
     #[test]
@@ -325,5 +335,26 @@ mod tests {
         )
         .unwrap();
         assert_eq!((user.capabilities, user.no_new_privileges), (None, true));
+    }
+
+    #[test]
+    fn raw_sockets_in_the_network_of_the_machine_are_for_those_that_name_them() {
+        let raw = bit("NET_RAW").unwrap();
+        let of = |capabilities: Value, has_network| {
+            let spec = spec_of(&json!({}), &json!({"capabilities": capabilities}));
+            let user = user(&spec.containers[0], &spec, ROOT, has_network).unwrap();
+            user.capabilities.unwrap()
+        };
+        for (capabilities, has_network, expected) in [
+            (Value::Null, true, of_runtimes()),
+            (Value::Null, false, of_runtimes() & !raw),
+            (json!({"drop": ["CHOWN"]}), false, of_runtimes() & !raw & !1),
+            (json!({"add": ["NET_RAW"]}), false, of_runtimes()),
+            (json!({"add": ["ALL"]}), false, ROOT.held),
+            (json!({"drop": ["ALL"], "add": ["NET_RAW"]}), false, raw),
+        ] {
+            let found = of(capabilities.clone(), has_network);
+            assert_eq!(found, expected, "{capabilities} {has_network}");
+        }
     }
 }

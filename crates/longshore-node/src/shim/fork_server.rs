@@ -14,6 +14,7 @@ use std::{
     },
 };
 
+use longshore_core::ProcessStat;
 use nix::{
     errno::Errno,
     libc,
@@ -234,11 +235,9 @@ fn show_arguments(words: &[String], room: Option<(usize, usize)>) {
 
 /// Where the arguments of this process are, and how many bytes they have.
 fn room_of_arguments() -> Option<(usize, usize)> {
-    let stat = String::from_utf8(proc_file::read("/proc/self/stat", proc_file::STAT).ok()?).ok()?;
-    // The second field is the name in parentheses and may hold anything. The arguments begin at field 48 and end at 49.
-    let mut fields = stat.rsplit_once(')')?.1.split_whitespace();
-    let begin: usize = fields.nth(45)?.parse().ok()?;
-    let end: usize = fields.next()?.parse().ok()?;
+    let stat = proc_file::read("/proc/self/stat", proc_file::STAT).ok()?;
+    let stat = ProcessStat::parse(&stat)?;
+    let (begin, end): (usize, usize) = (stat.number(48)?, stat.number(49)?);
     let length = end.checked_sub(begin)?;
     (begin != 0 && length != 0).then_some((begin, length))
 }

@@ -157,8 +157,8 @@ fn spawn(mut body: impl FnMut() -> i32) -> Result<Pid, Errno> {
     child
 }
 
-/// Everything between the clone and the start of the program. Returns the file of the termination message, where that is
-/// one in the memory of the container.
+/// Everything between the clone and the start of the program. Returns the file of the termination message, which is in the
+/// memory of a container that has a file system.
 fn prepare(spec: &ContainerSpec, scratch: &Path, own: OwnIds) -> Result<Option<File>, String> {
     if let Some(memory) = &spec.memory {
         // First, while the host's /sys is in sight, so that nothing of the container is without its limit.
@@ -178,7 +178,9 @@ fn prepare(spec: &ContainerSpec, scratch: &Path, own: OwnIds) -> Result<Option<F
     if rights == Rights::User {
         map_ids(&spec.user, own).map_err(|e| format!("cannot map user and group: {e}"))?;
     }
-    rootfs::enter(root, rights, scratch, &spec.termination.path).map_err(|e| chain(&e))
+    rootfs::enter(root, rights, scratch, &spec.termination.path)
+        .map(Some)
+        .map_err(|e| chain(&e))
 }
 
 /// Inside the user namespace there is one user and one group: the wanted ones, outside our own.

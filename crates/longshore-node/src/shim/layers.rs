@@ -16,7 +16,8 @@ use nix::{
 };
 
 use super::{
-    mounts::{bind, set_read_only},
+    mount_fd::{Extent, NO_DEVICES, change_path},
+    mounts::{bind, bind_read_only},
     record::beside,
 };
 
@@ -61,8 +62,7 @@ impl<'a> Layers<'a> {
         if self.overlay(lower, target).is_ok() {
             return Ok(());
         }
-        bind(lower, target)?;
-        set_read_only(target, true)
+        bind_read_only(lower, target)
     }
 
     /// Shows `lower` at `target`; writes stay with this container.
@@ -90,7 +90,8 @@ impl<'a> Layers<'a> {
     pub(super) fn own_directory(&mut self, target: &Path) -> io::Result<()> {
         let dir = self.new_directory(UPPER)?;
         fs::set_permissions(&dir, fs::Permissions::from_mode(0o1777))?;
-        bind(&dir, target)
+        bind(&dir, target)?;
+        change_path(target, NO_DEVICES, Extent::One)
     }
 
     fn try_overlay(&mut self, lower: &Path, target: &Path) -> io::Result<()> {
@@ -132,7 +133,8 @@ impl<'a> Layers<'a> {
     }
 }
 
-/// Mounts an overlay that nobody wants to have again after a crash of the machine.
+/// Mounts an overlay that nobody wants to have again after a crash of the machine. Devices that a program makes in it, or
+/// that the host has there, open for nobody: root could read the disks of the machine.
 ///
 /// Without `volatile` (Linux 5.10), the kernel writes the whole file system of the upper layer to its disk when the overlay
 /// is unmounted: the end of each container would wait for what all others have written, and for all that other programs
@@ -144,7 +146,7 @@ fn mount_overlay(target: &Path, mut options: OsString) -> io::Result<()> {
             Some("overlay"),
             target,
             Some("overlay"),
-            MsFlags::empty(),
+            MsFlags::MS_NODEV,
             options,
         )
     };

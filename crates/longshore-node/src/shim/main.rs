@@ -410,7 +410,7 @@ impl Shim {
                 continue;
             };
             if let Some(running) = self.running.remove(&id) {
-                let record = running.finish(status, &self.pod_dir);
+                let record = running.finish(status);
                 self.record_end(record);
             }
         }

@@ -8,6 +8,7 @@
 pub mod protocol;
 pub(crate) mod record;
 
+mod attach;
 pub(crate) mod capabilities;
 mod cgroup;
 mod container;
@@ -16,9 +17,11 @@ mod exec_target;
 mod fork_server;
 mod init;
 mod input;
+mod kernel_files;
 mod layers;
 mod log;
 mod main;
+mod mount_fd;
 mod mounts;
 mod node_link;
 mod probe;
@@ -27,6 +30,7 @@ mod program;
 mod rootfs;
 mod running;
 mod sysctls;
+mod taken;
 mod terminal;
 mod tree;
 

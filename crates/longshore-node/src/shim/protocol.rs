@@ -233,6 +233,9 @@ pub struct RootSpec {
 pub struct MountSpec {
     /// The file or directory on the host.
     pub source: PathBuf,
+    /// Whose files it shows.
+    #[serde(default, skip_serializing_if = "Origin::is_node")]
+    pub origin: Origin,
     /// The volume below which `source` is a `subPath`: no link leads out of it, whoever makes one and when.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub within: Option<PathBuf>,
@@ -240,6 +243,25 @@ pub struct MountSpec {
     pub target: PathBuf,
     /// Whether the container may write to it.
     pub read_only: bool,
+}
+
+/// Whose files a mount shows.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Origin {
+    /// Files that the node has made, for the pod or for its claims: no device of the machine is in them.
+    #[default]
+    Node,
+    /// Files of the machine that the map of images names, and so whoever runs the node.
+    Image,
+    /// Files of the machine that the pod names.
+    HostPath,
+}
+
+impl Origin {
+    fn is_node(&self) -> bool {
+        *self == Self::Node
+    }
 }
 
 /// The identity of the program.

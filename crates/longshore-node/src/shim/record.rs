@@ -1,19 +1,21 @@
 //! The records of a pod directory: one per container attempt, written before the shim reports it.
 
 use std::{
+    collections::BTreeSet,
     fs::{self, OpenOptions},
     io::{self, Write},
     path::{Path, PathBuf},
     sync::OnceLock,
 };
 
+use longshore_core::ProcessStat;
 use serde::{Deserialize, Serialize};
 
 use super::{
     proc_file,
     protocol::{AttemptId, Exit, ExitReason, Started},
 };
-use crate::clock;
+use crate::{clock, earlier_layout};
 
 /// The name of the socket in a pod directory.
 pub(crate) const SOCKET: &str = "shim.sock";
@@ -109,6 +111,11 @@ impl Record {
             (Ok(file), Durability::PowerLoss) => longshore_files::sync_content(&file),
             (Ok(_), Durability::ProcessLoss) => Ok(()),
             (Err(e), _) if e.kind() == io::ErrorKind::NotFound => {
+                match fs::create_dir(attempt_dir(pod_dir, &self.id)) {
+                    Err(e) if e.kind() != io::ErrorKind::AlreadyExists => return Err(e),
+                    // An attempt of an earlier layout had none.
+                    Ok(()) | Err(_) => {}
+                }
                 self.begin(pod_dir, durability, "")
             }
             (Err(e), _) => Err(e),
@@ -144,34 +151,35 @@ impl Record {
 
     /// Reads the record of an attempt; `None` when the attempt was never begun.
     pub(crate) fn load(pod_dir: &Path, id: &AttemptId) -> io::Result<Option<Self>> {
-        match fs::read(attempt_dir(pod_dir, id).join(RECORD_FILE)) {
-            // A record that is half-written says only that the attempt was begun.
-            Ok(bytes) => {
-                let own = &bytes[..bytes.len().min(SIZE)];
-                let record = serde_json::from_slice::<Self>(own).ok();
-                let record = record.filter(|it| it.id == *id && it.is_in(pod_dir));
-                Ok(Some(record.unwrap_or_else(|| {
-                    Self::new(pod_dir, id.clone(), String::new())
-                })))
+        let earlier = earlier_layout::attempt_dir(pod_dir, id);
+        for dir in [attempt_dir(pod_dir, id), earlier] {
+            match fs::read(dir.join(RECORD_FILE)) {
+                Ok(bytes) => return Ok(Some(Self::read(&bytes, pod_dir, id))),
+                Err(e) if e.kind() == io::ErrorKind::NotFound => {}
+                Err(e) => return Err(e),
             }
-            Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(None),
-            Err(e) => Err(e),
         }
+        Ok(None)
+    }
+
+    /// The record in a file. One that is half-written says only that the attempt was begun.
+    fn read(bytes: &[u8], pod_dir: &Path, id: &AttemptId) -> Self {
+        let own = &bytes[..bytes.len().min(SIZE)];
+        let record = serde_json::from_slice::<Self>(own).ok();
+        let record = record.filter(|it| it.id == *id && it.is_in(pod_dir));
+        record.unwrap_or_else(|| Self::new(pod_dir, id.clone(), String::new()))
     }
 
     /// Every record of a pod, by container and attempt.
     pub(crate) fn load_all(pod_dir: &Path) -> io::Result<Vec<Self>> {
+        let names = names(pod_dir)?;
+        let mut ids: BTreeSet<AttemptId> = names.iter().filter_map(|it| attempt_of(it)).collect();
+        ids.extend(earlier_layout::attempts(pod_dir)?);
         let mut all = Vec::new();
-        for id in names(pod_dir)?.iter().filter_map(|name| attempt_of(name)) {
+        for id in ids {
             all.extend(Self::load(pod_dir, &id)?);
         }
-        all.sort_by(|a, b| a.id.cmp(&b.id));
         Ok(all)
-    }
-
-    /// Whether an attempt of the pod has begun.
-    pub(crate) fn is_any(pod_dir: &Path) -> bool {
-        Self::load_all(pod_dir).is_ok_and(|all| !all.is_empty())
     }
 
     /// What the node remembers of the pod, as the files of the records have it.
@@ -183,12 +191,14 @@ impl Record {
         Ok(files
             .filter_map(|file| file.get(SIZE..).map(<[u8]>::to_vec))
             .filter(|memory| !memory.is_empty())
+            .chain(earlier_layout::memory(pod_dir))
             .collect())
     }
 
     /// Removes all records of a pod, of which nobody can tell any more which one it was, and the directories that had
     /// nothing else.
     pub(crate) fn remove_all(pod_dir: &Path) -> io::Result<()> {
+        earlier_layout::remove_memory(pod_dir)?;
         for id in names(pod_dir)?.iter().filter_map(|name| attempt_of(name)) {
             let attempt = attempt_dir(pod_dir, &id);
             match fs::remove_file(attempt.join(RECORD_FILE)) {
@@ -257,6 +267,16 @@ pub(crate) fn attempt_dir(pod_dir: &Path, id: &AttemptId) -> PathBuf {
     pod_dir.join(format!("{}.{}", id.container, id.attempt))
 }
 
+/// The directory in which the shim of a running attempt keeps what is the attempt's.
+pub(crate) fn directory_in_use(pod_dir: &Path, id: &AttemptId) -> PathBuf {
+    let earlier = earlier_layout::attempt_dir(pod_dir, id);
+    if earlier.is_dir() {
+        earlier
+    } else {
+        attempt_dir(pod_dir, id)
+    }
+}
+
 /// A path beside the directory of an attempt.
 pub(crate) fn beside(attempt_dir: &Path, what: &str) -> PathBuf {
     let mut name = attempt_dir.file_name().unwrap_or_default().to_owned();
@@ -283,15 +303,12 @@ fn pod_of(pod_dir: &Path) -> String {
 /// The start time of a process in clock ticks since boot; `None` when it has ended.
 pub(crate) fn live_start_ticks(pid: i32) -> Option<u64> {
     let stat = proc_file::read(format!("/proc/{pid}/stat"), proc_file::STAT).ok()?;
-    let stat = String::from_utf8(stat).ok()?;
-    // The second field is the program's name in parentheses and may hold anything; then comes the state. The start time
-    // is field 22.
-    let mut fields = stat.rsplit_once(')')?.1.split_whitespace();
-    let is_alive = !matches!(fields.next()?, "Z" | "X");
-    fields.nth(18).filter(|_| is_alive)?.parse().ok()
+    let stat = ProcessStat::parse(&stat).filter(ProcessStat::is_alive)?;
+    stat.number(ProcessStat::START_TICKS)
 }
 
-fn names(dir: &Path) -> io::Result<Vec<String>> {
+/// The names in a directory; none where there is no directory.
+pub(crate) fn names(dir: &Path) -> io::Result<Vec<String>> {
     match fs::read_dir(dir) {
         Ok(entries) => Ok(entries
             .flatten()
@@ -397,6 +414,38 @@ mod tests {
         fs::write(attempt.join(RECORD_FILE), record.to_bytes().expect("JSON")).expect("a file");
         let read = Record::load(&own, &record.id).expect("readable");
         assert_eq!(read, Some(Record::new(&own, record.id, String::new())));
+    }
+
+    #[test]
+    fn a_process_is_known_by_its_start_until_it_has_ended_whatever_its_name_is() {
+        use std::{
+            ffi::OsStr,
+            os::unix::{ffi::OsStrExt, process::CommandExt},
+            process::Command,
+        };
+
+        use nix::{
+            sys::wait::{Id, WaitPidFlag, waitid},
+            unistd::Pid,
+        };
+
+        let dir = tempfile::tempdir().expect("a directory");
+        for name in [&b"sleep"[..], b"a) Z 1", b"\xff"] {
+            let path = dir.path().join(OsStr::from_bytes(name));
+            std::os::unix::fs::symlink("/bin/sleep", &path).expect("a link");
+            let program = Command::new(&path).arg0("sleep").arg("600").spawn();
+            let mut program = program.expect("a program");
+            let pid = program.id().try_into().expect("a pid");
+            let alive = live_start_ticks(pid);
+            program.kill().expect("a signal");
+            let flags = WaitPidFlag::WEXITED | WaitPidFlag::WNOWAIT;
+            waitid(Id::Pid(Pid::from_raw(pid)), flags).expect("it ends");
+            let zombie = live_start_ticks(pid);
+            program.wait().expect("it has ended");
+            let ended = [zombie, live_start_ticks(pid)];
+            assert!(alive.is_some(), "{name:?}");
+            assert_eq!(ended, [None; 2], "{name:?}");
+        }
     }
 
     #[test]

@@ -24,7 +24,6 @@ use super::{
     log::{Flow, LineReader, LogFile},
     protocol::{AttemptId, ContainerSpec, Exit, ExitReason, Sandbox, Started},
     record::{Durability, RECORD_FILE, Record, attempt_dir, boot_id, live_start_ticks},
-    rootfs::TERMINATION_FILE,
 };
 use crate::{clock, logs::cri_content};
 
@@ -199,7 +198,7 @@ impl Running {
     }
 
     /// Completes the record once the init is reaped.
-    pub(super) fn finish(mut self, status: WaitStatus, pod_dir: &Path) -> Record {
+    pub(super) fn finish(mut self, status: WaitStatus) -> Record {
         self.take_reports();
         self.drain(Part::Stdout);
         self.drain(Part::Stderr);
@@ -243,7 +242,7 @@ impl Running {
         };
         let has_run_out = self.leave_cgroup();
         let exit = Exit {
-            message: self.message(&exit, pod_dir),
+            message: self.message(&exit),
             reason: if has_run_out && exit.reason == ExitReason::Error {
                 ExitReason::OomKilled
             } else {
@@ -293,17 +292,13 @@ impl Running {
         news
     }
 
-    fn message(&self, exit: &Exit, pod_dir: &Path) -> String {
+    fn message(&self, exit: &Exit) -> String {
         if exit.reason == ExitReason::StartError {
             return exit.message.clone();
         }
-        let in_memory = self.reports.message.as_ref().map(File::try_clone);
-        let file = in_memory.unwrap_or_else(|| {
-            File::open(attempt_dir(pod_dir, &self.record.id).join(TERMINATION_FILE))
-        });
         let mut bytes = Vec::new();
         // The file is the container's: it may be of any size, and hold anything.
-        if let Ok(file) = file {
+        if let Some(file) = &self.reports.message {
             drop(file.take(MAX_MESSAGE as u64).read_to_end(&mut bytes));
         }
         if bytes.is_empty() && exit.code != 0 && self.fallback_to_logs {

@@ -7,20 +7,28 @@ mod host_path;
 use std::{
     collections::BTreeMap,
     fs, io,
-    os::unix::fs::{PermissionsExt, chown},
+    os::{
+        fd::OwnedFd,
+        unix::fs::{PermissionsExt, chown},
+    },
     path::{Component, Path, PathBuf},
 };
 
 use k8s_openapi::api::core::v1::{Container, Pod, Volume, VolumeMount};
 use kube::ResourceExt;
 use longshore_k8s::names::is_subdomain;
+use nix::{
+    errno::Errno,
+    fcntl::{OFlag, open},
+    sys::stat::{Mode, fchmod, fstat, mkdirat},
+};
 
 use crate::{
-    claims,
+    beneath, claims,
     env::{Environment, HostFacts},
     private_dir,
     refusal::Refusal,
-    shim::protocol::MountSpec,
+    shim::protocol::{MountSpec, Origin},
     sources::Sources,
 };
 
@@ -37,6 +45,8 @@ pub(crate) struct Store<'a> {
     pub(crate) pod_dir: &'a Path,
     /// The node's directory of claims.
     pub(crate) claims: &'a Path,
+    /// What no pod may see of the machine.
+    pub(crate) hidden: &'a [PathBuf],
     pub(crate) pod: &'a Pod,
     pub(crate) sources: &'a Sources,
     pub(crate) host: &'a HostFacts,
@@ -96,7 +106,7 @@ fn prepare_one(store: &Store<'_>, volume: &Volume) -> Result<PathBuf, Refusal> {
         return Ok(dir);
     }
     if let Some(host) = &volume.host_path {
-        return host_path::prepare(&volume.name, host);
+        return host_path::prepare(&volume.name, host, store.hidden);
     }
     if write_files(store, volume)? {
         return Ok(dir);
@@ -177,8 +187,9 @@ pub(crate) fn mounts(
             );
             return Err(Refusal::config(&container.name, message));
         };
-        let source = source(container, mount, pod, volume, env)?;
+        let source = source(container, mount, volume, env)?;
         all.push(MountSpec {
+            origin: origin(pod, &mount.name),
             within: (source != *volume).then(|| volume.clone()),
             source,
             target: mount.mount_path.clone().into(),
@@ -186,6 +197,16 @@ pub(crate) fn mounts(
         });
     }
     Ok(all)
+}
+
+fn origin(pod: &Pod, volume: &str) -> Origin {
+    let mut volumes = pod.spec.iter().flat_map(|s| &s.volumes).flatten();
+    let is_host = volumes.any(|v| v.name == volume && v.host_path.is_some());
+    if is_host {
+        Origin::HostPath
+    } else {
+        Origin::Node
+    }
 }
 
 /// Whether no container of the pod may write to a volume. The files of API objects are the node's to change, as on a kubelet.
@@ -202,7 +223,6 @@ fn is_read_only(pod: &Pod, volume: &str) -> bool {
 fn source(
     container: &Container,
     mount: &VolumeMount,
-    pod: &Pod,
     volume: &Path,
     env: &Environment,
 ) -> Result<PathBuf, Refusal> {
@@ -225,14 +245,60 @@ fn source(
     {
         return Err(refused("expected a path inside the volume"));
     }
-    let path = volume.join(relative);
-    if !path.exists() {
-        make_open_dir(&path, fs_group(pod)).map_err(|e| refused(&e.to_string()))?;
-    }
+    make_missing(volume, relative).map_err(|e| {
+        refused(if e == Errno::EXDEV {
+            "leads out of the volume"
+        } else if matches!(e, Errno::ELOOP | Errno::ENOTDIR) {
+            "a part of it is a link that leads nowhere, or a file"
+        } else {
+            e.desc()
+        })
+    })?;
     // Each start of the container finds what is there at that time, and follows no link out of the volume.
-    match (path.canonicalize(), volume.canonicalize()) {
-        (Ok(found), Ok(volume)) if found.starts_with(&volume) => Ok(path),
-        (Ok(_), Ok(_)) => Err(refused("leads out of the volume")),
-        (Err(e), _) | (_, Err(e)) => Err(refused(&e.to_string())),
+    Ok(volume.join(relative))
+}
+
+/// Makes the directories of a subPath that are missing: below those that exist, which may be links inside of the volume,
+/// and nowhere else, whatever the containers of the pod do to links meanwhile. As a kubelet makes them, they have the mode
+/// of the volume, and its group where new files of the volume get it.
+fn make_missing(volume: &Path, path: &Path) -> Result<(), Errno> {
+    let directory = OFlag::O_PATH | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC;
+    let volume = open(volume, directory, Mode::empty())?;
+    let is_missing = |found: &Result<OwnedFd, Errno>| matches!(found, Err(Errno::ENOENT));
+    let found = beneath::below(&volume, path);
+    if !is_missing(&found) {
+        return found.map(drop);
     }
+    let mode = Mode::from_bits_truncate(fstat(&volume)?.st_mode & 0o2777);
+    let mut above = path.ancestors().skip(1);
+    let (mut dir, rest) = loop {
+        let Some(candidate) = above.next() else {
+            return Err(Errno::ENOENT);
+        };
+        let found = beneath::below(&volume, candidate);
+        if !is_missing(&found) {
+            break (found?, path.strip_prefix(candidate).unwrap_or(path));
+        }
+    };
+    for name in rest {
+        let name = Path::new(name);
+        let made = mkdirat(&dir, name, mode);
+        // It is there where another container of the pod was faster.
+        if let Err(e) = made
+            && e != Errno::EEXIST
+        {
+            return Err(e);
+        }
+        let flags = if made.is_ok() {
+            OFlag::O_RDONLY | OFlag::O_DIRECTORY
+        } else {
+            directory
+        };
+        dir = beneath::without_links(&dir, name, flags)?;
+        if made.is_ok() {
+            // The umask of this process is not the pod's.
+            fchmod(&dir, mode)?;
+        }
+    }
+    Ok(())
 }

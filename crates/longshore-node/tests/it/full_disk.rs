@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use longshore_node::shim::protocol::{Command, ContainerSpec, ExitReason, MountSpec};
+use longshore_node::shim::protocol::{Command, ContainerSpec, ExitReason, MountSpec, Origin};
 use longshore_test::on_a_small_disk;
 
 use crate::shim_rig::{Profile, Rig};
@@ -17,6 +17,7 @@ fn filling(rig: &Rig) -> ContainerSpec {
     rig.shell_with(
         &format!("cat /dev/zero > {big}; echo lost; exit 3"),
         MountSpec {
+            origin: Origin::Node,
             within: None,
             source: rig.path().into(),
             target,

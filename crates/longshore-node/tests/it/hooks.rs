@@ -135,7 +135,8 @@ async fn a_pre_stop_hook_has_no_more_than_the_grace_of_its_pod() {
     node.stop().await;
 }
 
-async fn until_event(rig: &Rig, reason: &str) {
+/// Waits for an Event with this reason.
+pub(crate) async fn until_event(rig: &Rig, reason: &str) {
     let events = Api::<Event>::default_namespaced(rig.client.clone());
     let told = async {
         loop {

@@ -3,7 +3,7 @@
 
 use std::os::unix::fs::PermissionsExt;
 
-use longshore_node::shim::protocol::{Command, ExitReason, MountSpec};
+use longshore_node::shim::protocol::{Command, ExitReason, MountSpec, Origin};
 
 use crate::shim_rig::{Profile, Rig, eventually, n_processes};
 
@@ -81,6 +81,7 @@ fn a_program_without_permission_or_interpreter_says_so() {
         let program = rig.path().join("program");
         std::fs::write(&program, "#!/no/such/interpreter\n").expect("a file");
         let mount = MountSpec {
+            origin: Origin::Node,
             within: None,
             source: rig.path().into(),
             target: "/programs".into(),

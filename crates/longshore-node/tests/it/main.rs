@@ -7,11 +7,17 @@ mod configured;
 #[cfg(test)]
 mod cost;
 #[cfg(test)]
+mod earlier_layout;
+#[cfg(test)]
 mod ephemeral;
+#[cfg(test)]
+mod escape;
 #[cfg(test)]
 mod full_disk;
 #[cfg(test)]
 mod hooks;
+#[cfg(test)]
+mod host_ports;
 #[cfg(test)]
 mod hostile;
 #[cfg(test)]

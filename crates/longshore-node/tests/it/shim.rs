@@ -1,6 +1,6 @@
 //! What a shim promises, in every profile that this machine allows.
 
-use longshore_node::shim::protocol::{Command, ExitReason, MountSpec, Report, Sandbox};
+use longshore_node::shim::protocol::{Command, ExitReason, MountSpec, Origin, Report, Sandbox};
 
 use crate::shim_rig::{Profile, Rig, eventually, is_alive, n_processes};
 
@@ -176,6 +176,7 @@ fn a_volume_is_at_its_mount_path_and_nowhere_else() {
                 .expect("its mode");
             std::fs::write(source.join("in"), "hello").expect("a file");
             let mount = MountSpec {
+                origin: Origin::Node,
                 within: None,
                 source: source.clone(),
                 target: target.into(),
@@ -206,6 +207,7 @@ fn a_read_only_volume_refuses_writes() {
         let source = rig.path().join("volume");
         std::fs::create_dir(&source).expect("a volume");
         let mount = MountSpec {
+            origin: Origin::Node,
             within: None,
             source: source.clone(),
             target: "/data".into(),
@@ -226,6 +228,7 @@ fn a_mount_path_behind_a_link_stays_inside_the_container() {
         std::fs::write(source.join("in"), "hello").expect("a file");
         // On every current distribution /var/run is a link to /run.
         let mount = MountSpec {
+            origin: Origin::Node,
             within: None,
             source,
             target: "/var/run/longshore-test".into(),
@@ -256,6 +259,7 @@ fn a_sub_path_leads_nowhere_but_into_its_volume() {
             std::os::unix::fs::symlink(link, volume.join("sub")).expect("a link");
             let mount = MountSpec {
                 source: volume.join("sub"),
+                origin: Origin::Node,
                 within: Some(volume),
                 target: "/data".into(),
                 read_only: false,
@@ -324,29 +328,23 @@ fn a_container_sees_itself_as_alone() {
 }
 
 #[test]
-fn every_user_may_use_the_devices_and_root_mounts_none_of_them() {
-    let dir = tempfile::tempdir().expect("a directory");
-    let is_allowed = nix::sys::stat::mknod(
-        &dir.path().join("null"),
-        nix::sys::stat::SFlag::S_IFCHR,
-        nix::sys::stat::Mode::empty(),
-        nix::sys::stat::makedev(1, 3),
-    )
-    .is_ok();
+fn every_user_may_use_the_devices_and_nobody_change_them() {
     in_mount_profiles(|profile| {
-        let mut rig = Rig::start(profile, "stay");
-        let mut spec = rig.shell(
-            "echo x > /dev/null && head -c 3 /dev/zero | wc -c && head -c 1 /dev/urandom | wc -c; \
-             grep -c ' /dev/null ' /proc/self/mountinfo",
-        );
-        spec.user.uid = Some(1234);
-        rig.run_to_end(spec);
-        let n_mounts = if profile == Profile::Full && is_allowed {
-            0
-        } else {
-            1
-        };
-        assert_eq!(rig.output(), format!("3\n1\n{n_mounts}"), "{profile:?}");
+        for uid in [None, Some(1234)] {
+            let mut rig = Rig::start(profile, "stay");
+            let mut spec = rig.shell(
+                "echo x > /dev/null && head -c 3 /dev/zero | wc -c && head -c 1 /dev/urandom | wc -c; \
+                 chmod 600 /dev/null 2>/dev/null || echo kept; ls /dev | tr '\\n' ' '",
+            );
+            spec.user.uid = uid;
+            rig.run_to_end(spec);
+            let devices = "fd full null ptmx pts random shm stderr stdin stdout termination-log tty urandom zero ";
+            assert_eq!(
+                rig.output(),
+                format!("3\n1\nkept\n{devices}"),
+                "{profile:?}"
+            );
+        }
     });
 }
 
@@ -355,6 +353,7 @@ fn a_read_only_root_has_nothing_writable_but_volumes_and_devices() {
     in_mount_profiles(|profile| {
         let mut rig = Rig::start(profile, "stay");
         let script = "\
+            echo -n said > /tmp/said; \
             for dir in / /tmp /tmp/deep /run /etc /usr /var /var/tmp /home /frozen /data/frozen; do \
             touch $dir/longshore-x 2>/dev/null && echo $dir; done; \
             touch /data/x /tmp/deep/work/x /dev/shm/x && echo y > /dev/null && echo y > /proc/self/comm";
@@ -363,6 +362,10 @@ fn a_read_only_root_has_nothing_writable_but_volumes_and_devices() {
             unreachable!("a profile with mounts");
         };
         root.read_only = true;
+        spec.termination.path = "/tmp/said".into();
+        let (Sandbox::Full(root) | Sandbox::User(root)) = &mut spec.sandbox else {
+            unreachable!("a profile with mounts");
+        };
         for (target, read_only) in [
             ("/data", false),
             ("/data/frozen", true),
@@ -374,6 +377,7 @@ fn a_read_only_root_has_nothing_writable_but_volumes_and_devices() {
             std::fs::set_permissions(&source, std::os::unix::fs::PermissionsExt::from_mode(0o777))
                 .expect("its mode");
             root.mounts.push(MountSpec {
+                origin: Origin::Node,
                 within: None,
                 source,
                 target: target.into(),
@@ -382,10 +386,8 @@ fn a_read_only_root_has_nothing_writable_but_volumes_and_devices() {
         }
         let exit = rig.run_to_end(spec);
         assert_eq!(
-            (exit.code, rig.output()),
-            (0, String::new()),
-            "{}",
-            exit.message
+            (exit.code, rig.output(), exit.message.as_str()),
+            (0, String::new(), "said")
         );
     });
 }
@@ -450,6 +452,7 @@ fn a_volume_at_dev_hides_neither_other_volumes_nor_the_termination_message() {
         }
         std::fs::write(rig.path().join("more/file"), "found").expect("a file");
         let volume = |name: &str, target: &str| MountSpec {
+            origin: Origin::Node,
             within: None,
             source: rig.path().join(name),
             target: target.into(),
@@ -500,6 +503,7 @@ fn a_shim_that_stays_outlives_its_node_and_tells_the_next_one() {
                 }
             ),
             MountSpec {
+                origin: Origin::Node,
                 within: None,
                 source: rig.path().into(),
                 target: "/gate".into(),

@@ -253,6 +253,27 @@ async fn a_user_in_a_url_is_sent_and_not_shown() {
     assert_eq!(shown(&url), format!("http://127.0.0.1:{port}/x?…"));
 }
 
+#[tokio::test]
+async fn a_request_has_the_method_and_the_content_of_its_caller() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("http://{}/jobs", listener.local_addr().unwrap());
+    let head = tokio::spawn(async move {
+        let (mut stream, _) = listener.accept().await.unwrap();
+        let mut head = [0; 4096];
+        let n = stream.read(&mut head).await.unwrap();
+        let answer = b"HTTP/1.1 202 Accepted\r\ncontent-length: 0\r\n\r\n";
+        stream.write_all(answer).await.unwrap();
+        String::from_utf8(head[..n].to_vec()).unwrap()
+    });
+    let client = client(of_a_laptop(), Limits::default());
+    let content = (HeaderValue::from_static("text/plain"), Bytes::from("x"));
+    let answer = client.exchange_with(Method::PATCH, &url, Some(content));
+    assert_eq!(answer.await.unwrap().status, StatusCode::ACCEPTED);
+    let head = head.await.unwrap();
+    assert!(head.starts_with("PATCH /jobs HTTP/1.1\r\n"), "{head}");
+    assert!(head.contains("content-type: text/plain\r\n"), "{head}");
+}
+
 #[test]
 fn neither_a_user_nor_a_query_is_shown_of_a_url() {
     for (text, expected) in [

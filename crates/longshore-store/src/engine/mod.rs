@@ -123,6 +123,11 @@ impl EngineError {
         let why = why.into();
         Self { fault, why }
     }
+
+    /// A row that does not read as it was written.
+    pub(crate) fn unreadable(why: String) -> Self {
+        Self::new(Fault::Damaged, why)
+    }
 }
 
 /// One connection to either engine.

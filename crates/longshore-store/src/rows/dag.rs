@@ -1,12 +1,10 @@
 //! Table `dag`.
 
-use jiff::Timestamp;
-
 use crate::{
     changes::StoreError,
     engine::{Cell, Row},
     model::{Dag, DocumentHash, NextRun},
-    rows::{Table, Unreadable, instant, read_instant, read_opt_instant},
+    rows::{Table, Unreadable, instant, read_instant, read_interval, read_opt_instant},
 };
 
 /// Table `dag`.
@@ -89,13 +87,4 @@ fn read_next_run(row: &Row) -> Result<Option<NextRun>, Unreadable> {
         logical_date: read_opt_instant(row, "next_logical_date")?,
         data_interval: read_interval(row, ["next_interval_start", "next_interval_end"])?,
     }))
-}
-
-/// Both ends, or neither.
-fn read_interval(
-    row: &Row,
-    [start, end]: [&str; 2],
-) -> Result<Option<(Timestamp, Timestamp)>, Unreadable> {
-    let start = read_opt_instant(row, start)?;
-    Ok(start.zip(read_opt_instant(row, end)?))
 }

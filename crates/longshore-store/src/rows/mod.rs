@@ -3,9 +3,14 @@
 use jiff::Timestamp;
 use serde::{Serialize, de::DeserializeOwned};
 use serde_json::Value;
+use uuid::Uuid;
 
-use crate::engine::{Cell, Row};
+use crate::{
+    changes::StoreError,
+    engine::{Cell, Row},
+};
 
+pub(crate) mod airflow;
 pub(crate) mod dag;
 pub(crate) mod document;
 pub(crate) mod run;
@@ -42,6 +47,16 @@ pub(crate) fn word<T: Serialize>(state: &T) -> Cell {
     }
 }
 
+/// A text from outside. Postgres cannot store a NUL byte: without this one of them would refuse a whole commit for ever.
+pub(crate) fn free_text(text: &str) -> Cell {
+    text.replace('\0', "\u{fffd}").into()
+}
+
+/// A text from outside that may be missing.
+pub(crate) fn opt_free_text(text: Option<&str>) -> Cell {
+    text.map_or(Cell::Text(None), free_text)
+}
+
 /// A document as JSON text.
 pub(crate) fn json(document: &Value) -> Cell {
     document.to_string().into()
@@ -71,6 +86,43 @@ pub(crate) fn parse_word<T: DeserializeOwned>(word: String, column: &str) -> Res
 /// Anything from its JSON text.
 pub(crate) fn parse_json<T: DeserializeOwned>(text: &str, column: &str) -> Result<T, Unreadable> {
     serde_json::from_str(text).map_err(|e| format!("column {column}: expected JSON: {e}"))
+}
+
+/// A row whose columns `read` reads. `what` names it in the error.
+pub(crate) fn read_row<T>(
+    what: &str,
+    read: impl FnOnce() -> Result<T, Unreadable>,
+) -> Result<T, StoreError> {
+    read().map_err(|why| StoreError::Corrupt {
+        what: what.to_owned(),
+        why: why.into(),
+    })
+}
+
+/// A uuid from its text.
+pub(crate) fn read_uuid(text: &str, column: &str) -> Result<Uuid, Unreadable> {
+    text.parse()
+        .map_err(|e| format!("column {column}: expected a uuid, found {text:?}: {e}"))
+}
+
+/// An interval: both ends, or neither.
+pub(crate) fn read_interval(
+    row: &Row,
+    [start, end]: [&str; 2],
+) -> Result<Option<(Timestamp, Timestamp)>, Unreadable> {
+    let start = read_opt_instant(row, start)?;
+    Ok(start.zip(read_opt_instant(row, end)?))
+}
+
+/// An integer of the model's type that may be missing.
+pub(crate) fn read_opt_int<T: TryFrom<i64>>(
+    row: &Row,
+    column: &str,
+) -> Result<Option<T>, Unreadable> {
+    match row.opt_int(column)? {
+        None => Ok(None),
+        Some(_) => read_int(row, column).map(Some),
+    }
 }
 
 /// An integer of the model's type.

@@ -1,13 +1,14 @@
 //! Table `run`.
 
 use super::{
-    Table, Unreadable, instant, json, parse_json, parse_word, read_instant, read_opt_instant, word,
+    Table, Unreadable, instant, json, opt_free_text, parse_json, parse_word, read_instant,
+    read_int, read_interval, read_opt_instant, read_uuid, word,
 };
 use crate::{
     catalog::ListedRun,
     changes::StoreError,
     engine::{Cell, Row},
-    model::{DocumentHash, Run, RunKey},
+    model::{DocumentHash, Run, RunDetails, RunKey},
 };
 
 /// Table `run`.
@@ -26,15 +27,25 @@ pub(crate) const TABLE: Table = Table {
         "dag_hash",
         "is_prepared",
         "reason",
+        "run_after",
+        "data_interval_start",
+        "data_interval_end",
+        "dag_version_id",
+        "bundle_version",
+        "clear_number",
+        "triggered_by",
+        "note",
         "version",
     ],
     key: &["dag_id", "run_id"],
-    fixed: &["dag_hash"],
+    fixed: &[],
     addressable: "",
 };
 
 /// The cells of a row, in the order of the table's columns, with this version.
-pub(crate) fn cells(run: &Run, version: i64) -> [Cell; 13] {
+pub(crate) fn cells(run: &Run, version: i64) -> [Cell; 21] {
+    let details = &run.details;
+    let interval = details.data_interval;
     [
         run.key.dag_id.as_str().into(),
         run.key.run_id.as_str().into(),
@@ -48,6 +59,14 @@ pub(crate) fn cells(run: &Run, version: i64) -> [Cell; 13] {
         run.dag_hash.as_str().into(),
         i64::from(run.is_prepared).into(),
         run.reason.clone().into(),
+        instant(details.run_after),
+        instant(interval.map(|(start, _)| start)),
+        instant(interval.map(|(_, end)| end)),
+        Cell::Text(details.dag_version.map(|id| id.to_string())),
+        details.bundle_version.clone().into(),
+        i64::from(details.clear_number).into(),
+        opt_free_text(details.triggered_by.as_deref()),
+        opt_free_text(details.note.as_deref()),
         version.into(),
     ]
 }
@@ -114,7 +133,22 @@ fn read_rest(row: &Row, key: RunKey) -> Result<Run, Unreadable> {
         dag_hash: DocumentHash::stored(row.text("dag_hash")?),
         is_prepared: row.int("is_prepared")? != 0,
         reason,
+        details: read_details(row)?,
         version: row.int("version")?,
+    })
+}
+
+fn read_details(row: &Row) -> Result<RunDetails, Unreadable> {
+    let dag_version = row.opt_text("dag_version_id")?;
+    let dag_version = dag_version.map(|text| read_uuid(&text, "dag_version_id"));
+    Ok(RunDetails {
+        run_after: read_opt_instant(row, "run_after")?,
+        data_interval: read_interval(row, ["data_interval_start", "data_interval_end"])?,
+        dag_version: dag_version.transpose()?,
+        bundle_version: row.opt_text("bundle_version")?,
+        clear_number: read_int(row, "clear_number")?,
+        triggered_by: row.opt_text("triggered_by")?,
+        note: row.opt_text("note")?,
     })
 }
 

@@ -1,7 +1,8 @@
 //! Table `task_instance`.
 
 use super::{
-    Table, Unreadable, instant, json, parse_json, parse_word, read_int, read_opt_instant, word,
+    Table, Unreadable, airflow, instant, json, parse_json, parse_word, read_int, read_opt_instant,
+    read_uuid, word,
 };
 use crate::{
     changes::StoreError,
@@ -37,6 +38,17 @@ pub(crate) const TABLE: Table = Table {
         "failure",
         "result",
         "result_note",
+        "dag_version_id",
+        "hostname",
+        "unixname",
+        "pid",
+        "next_method",
+        "timeout_at",
+        "n_reschedules",
+        "first_look_at",
+        "reschedule_at",
+        "retry_delay",
+        "retry_reason",
         "version",
     ],
     key: &["dag_id", "run_id", "task_id", "map_index"],
@@ -54,7 +66,20 @@ pub(crate) enum Kind {
 }
 
 /// The cells of a row, in the order of the table's columns, with this version.
-pub(crate) fn cells(task: &TaskInstance, kind: Kind, version: i64) -> [Cell; 24] {
+pub(crate) fn cells(task: &TaskInstance, kind: Kind, version: i64) -> [Cell; 35] {
+    let [
+        dag_version,
+        hostname,
+        unixname,
+        pid,
+        next_method,
+        timeout_at,
+        n_reschedules,
+        first_look_at,
+        reschedule_at,
+        retry_delay,
+        retry_reason,
+    ] = airflow::task_cells(task.airflow.as_deref());
     [
         task.id.to_string().into(),
         task.key.run.dag_id.as_str().into(),
@@ -79,6 +104,17 @@ pub(crate) fn cells(task: &TaskInstance, kind: Kind, version: i64) -> [Cell; 24]
         task.failure.as_ref().map_or(Cell::Text(None), failure),
         task.result.as_ref().map_or(Cell::Text(None), json),
         task.result_note.clone().into(),
+        dag_version,
+        hostname,
+        unixname,
+        pid,
+        next_method,
+        timeout_at,
+        n_reschedules,
+        first_look_at,
+        reschedule_at,
+        retry_delay,
+        retry_reason,
         version.into(),
     ]
 }
@@ -125,9 +161,7 @@ fn read_rest(row: &Row, key: TaskKey) -> Result<TaskInstance, Unreadable> {
     let failure = row.opt_text("failure")?;
     let result = row.opt_text("result")?;
     Ok(TaskInstance {
-        id: id
-            .parse()
-            .map_err(|e| format!("column id: expected a uuid, found {id:?}: {e}"))?,
+        id: read_uuid(&id, "id")?,
         key,
         state: state.map(|word| parse_word(word, "state")).transpose()?,
         try_number: read_int(row, "try_number")?,
@@ -148,6 +182,7 @@ fn read_rest(row: &Row, key: TaskKey) -> Result<TaskInstance, Unreadable> {
             .transpose()?,
         result: result.map(|text| parse_json(&text, "result")).transpose()?,
         result_note: row.opt_text("result_note")?,
+        airflow: airflow::read_task(row)?,
         version: row.int("version")?,
     })
 }

@@ -4,11 +4,16 @@ use std::{sync::Arc, time::Duration};
 
 use futures::future::join_all;
 use longshore_store::{
-    Catalog as _, Changes, Run, RunFilter, RunStore, Store, StoreError, TaskInstance,
+    Catalog as _, Changes, EventFilter, FromTry, Run, RunFilter, RunStore, Store, StoreError,
+    TaskInstance, TellError, ToldStore as _,
 };
 use tokio::time::Instant;
+use uuid::Uuid;
 
-use crate::samples::{run, runs, task, tasks};
+use crate::{
+    samples::{run, runs, task, tasks},
+    told,
+};
 
 #[tokio::test]
 async fn waiting_commits_share_a_transaction() {
@@ -47,6 +52,42 @@ async fn a_conflict_refuses_its_own_commit_only() {
         "{:?}",
         store.counters()
     );
+}
+
+#[tokio::test]
+async fn what_is_told_at_the_same_time_shares_a_transaction_and_is_fenced_alone() {
+    let store = Store::in_memory().await.unwrap();
+    let worker = task("a", "load");
+    let changes = Changes {
+        task_instances: vec![worker.clone()],
+        ..runs([run("a")])
+    };
+    store.commit(&changes).await.unwrap();
+    let before = store.counters();
+    let event = |n: usize| {
+        let id = if n.is_multiple_of(3) {
+            Uuid::nil()
+        } else {
+            worker.id
+        };
+        store.tell(id, FromTry::Shared(told::event(&n.to_string())))
+    };
+    let answers = join_all((0..99).map(event)).await;
+    for (n, answer) in answers.iter().enumerate() {
+        let is_unknown = matches!(answer, Err(TellError::Unknown { .. }));
+        assert_eq!(is_unknown, n % 3 == 0, "{n}: {answer:?}");
+    }
+    let after = store.counters();
+    assert_eq!(after.n_requests - before.n_requests, 99);
+    let n_transactions = after.n_transactions - before.n_transactions;
+    assert!(n_transactions <= 3, "{n_transactions}");
+    let all = EventFilter {
+        limit: 1_000,
+        ..EventFilter::default()
+    };
+    let found = store.events(&all).await.unwrap();
+    let ids: Vec<i64> = found.iter().map(|it| it.id).collect();
+    assert_eq!(ids, (1..=66).rev().collect::<Vec<_>>());
 }
 
 #[tokio::test]

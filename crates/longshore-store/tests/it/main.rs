@@ -8,12 +8,14 @@
     reason = "these are tests, helpers included"
 )]
 
+mod airflow;
 mod catalog;
 mod conflicts;
 mod crash;
 mod databases;
 mod files;
 mod group;
+mod migrations;
 mod model;
 mod postgres;
 mod samples;
@@ -21,3 +23,4 @@ mod schema;
 mod server;
 mod stores;
 mod suite;
+mod told;

@@ -2,8 +2,8 @@
 
 use jiff::{SignedDuration, Timestamp};
 use longshore_store::{
-    ArchivedTry, Changes, Failure, Run, RunKey, RunState, RunType, StoredDocument, TaskInstance,
-    TaskState,
+    ArchivedTry, Changes, Failure, Run, RunDetails, RunKey, RunState, RunType, StoredDocument,
+    TaskInstance, TaskState,
 };
 use serde_json::json;
 use uuid::Uuid;
@@ -47,6 +47,7 @@ pub(crate) fn run(run_id: &str) -> Run {
         dag_hash: document().hash().clone(),
         is_prepared: false,
         reason: None,
+        details: RunDetails::default(),
         version: 0,
     }
 }
@@ -63,6 +64,15 @@ pub(crate) fn full_run(run_id: &str) -> Run {
         dag_hash: full_document().hash().clone(),
         is_prepared: true,
         reason: Some("timed_out".to_owned()),
+        details: RunDetails {
+            run_after: Some(at(9)),
+            data_interval: Some((at(7), at(8))),
+            dag_version: None,
+            bundle_version: Some("4f2a".to_owned()),
+            clear_number: 3,
+            triggered_by: Some("anna".to_owned()),
+            note: Some("again".to_owned()),
+        },
         ..run(run_id)
     }
 }

@@ -57,12 +57,24 @@ async fn of_postgres(url: &str) -> Schema {
 async fn both_engines_have_the_same_tables_and_columns() {
     let sqlite = of_sqlite().await;
     let expected = [
+        "bundle",
+        "connection",
         "dag",
+        "dag_version",
+        "deferral",
         "document",
+        "event_log",
+        "heartbeat",
+        "import_error",
         "pool",
+        "rendered",
+        "reschedule",
         "run",
         "scheduler",
         "task_instance",
+        "task_state",
+        "variable",
+        "xcom",
     ];
     assert!(sqlite.keys().eq(expected), "{:?}", sqlite.keys());
     let Some(url) = databases::empty_database().await else {

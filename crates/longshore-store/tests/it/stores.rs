@@ -3,13 +3,13 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use longshore_store::{Catalog, RunStore, Store};
+use longshore_store::{Catalog, RunStore, Store, ToldStore};
 use tempfile::TempDir;
 
 use crate::databases;
 
-/// Both views of a store: that of the scheduler, and that of the service.
-pub(crate) trait AnyStore: RunStore + Catalog {}
+/// All views of a store: those of the scheduler, of the service, and of workers.
+pub(crate) trait AnyStore: RunStore + Catalog + ToldStore {}
 
 impl AnyStore for Store {}
 

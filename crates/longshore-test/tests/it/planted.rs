@@ -20,7 +20,7 @@ fn the_right_controller_keeps_every_law() {
     let violations = check_decider(&Bug::None, &observations(), 500);
     assert!(violations.is_empty(), "{}", violations[0]);
     let report = check_scenario(&OrderScenario(Bug::None));
-    assert!(report.n_worlds > 60, "only {} worlds", report.n_worlds);
+    assert!(report.n_worlds > 50, "only {} worlds", report.n_worlds);
     report.assert_kept();
 }
 
@@ -100,7 +100,7 @@ fn a_controller_that_asks_a_foreign_system_keeps_every_law() {
     let undisturbed = replay(&ErrandScenario(ErrandBug::None), FaultPlan::none());
     assert_eq!(undisturbed.digest, errand_ends());
     let report = check_scenario(&ErrandScenario(ErrandBug::None));
-    assert!(report.n_worlds > 40, "only {} worlds", report.n_worlds);
+    assert!(report.n_worlds > 30, "only {} worlds", report.n_worlds);
     report.assert_kept();
     check_seeds(&ErrandScenario(ErrandBug::None), 0..50).assert_kept();
 }

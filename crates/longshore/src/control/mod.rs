@@ -23,8 +23,8 @@ use longshore_dags::{
 };
 use longshore_kit::{Clock, Metrics};
 use longshore_store::{
-    Catalog, DocumentHash, ListedRun, Pool, RunCursor, RunFilter, RunKey, RunState, RunType,
-    StoreError, TaskFilter, TaskInstance,
+    Catalog, DocumentHash, ListedRun, RunCursor, RunFilter, RunKey, RunState, RunType, StoreError,
+    TaskFilter, TaskInstance,
 };
 use serde_json::Value;
 use tokio::sync::broadcast::{self, error::RecvError};
@@ -389,8 +389,8 @@ impl Control for ServiceControl {
             );
             return Err(ControlError::Invalid(why));
         }
-        let row = Pool::new(&pool.name, pool.slots);
-        self.dags.set_pool(row).await.map_err(not_changed)?;
+        let setting = self.dags.set_pool(&pool.name, pool.slots);
+        setting.await.map_err(not_changed)?;
         Ok(pool)
     }
 

@@ -1,7 +1,7 @@
 //! The pools of a run that has no service: while it goes on, nobody can make or change one.
 
 use longshore_dags::{Dags, PoolError, model::Dag};
-use longshore_store::{DEFAULT_POOL, Pool};
+use longshore_store::DEFAULT_POOL;
 
 use super::Order;
 use crate::{error::CliError, output};
@@ -9,7 +9,6 @@ use crate::{error::CliError, output};
 /// Makes the pools that the folder of the DAG names, and refuses a DAG of which a task would wait for its pool for ever.
 pub(super) async fn prepare(dags: &Dags, order: &Order) -> Result<(), CliError> {
     for (name, slots) in &order.pools {
-        let pool = Pool::new(name, *slots);
         if dags
             .pools()
             .get(name)
@@ -17,7 +16,7 @@ pub(super) async fn prepare(dags: &Dags, order: &Order) -> Result<(), CliError> 
         {
             continue;
         }
-        match dags.set_pool(pool).await {
+        match dags.set_pool(name, *slots).await {
             // The DAG folder of a service on this data directory counts, as it does there.
             Ok(()) | Err(PoolError::InFile { .. }) => {}
             Err(error @ (PoolError::Unknown(_) | PoolError::Default | PoolError::Store(_))) => {

@@ -12,6 +12,8 @@ use longshore_store::{
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
+mod told;
+
 /// A store that remembers its first failed write. After that it refuses all further writes until it is opened again,
 /// so that there is no point in waiting: a full disk must end the command, not hang it. A write that the gate refuses
 /// does not count.
@@ -64,11 +66,14 @@ impl WatchedStore {
     }
 
     fn note<T>(&self, written: Result<T, StoreError>) -> Result<T, StoreError> {
-        if let Err(error @ StoreError::Unavailable { .. }) = &written {
+        written.inspect_err(|error| self.note_failure(error))
+    }
+
+    fn note_failure(&self, error: &StoreError) {
+        if let StoreError::Unavailable { .. } = error {
             let _ = self.failure.set(error.clone());
             self.broken.cancel();
         }
-        written
     }
 }
 

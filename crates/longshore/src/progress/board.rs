@@ -29,12 +29,15 @@ const STATE_WIDTH: usize = "upstream_failed".len();
 const NARROW: usize = 60;
 
 /// The order of the footer: what is in motion first.
-const FOOTER: [Option<TaskState>; 11] = [
+const FOOTER: [Option<TaskState>; 14] = [
     Some(TaskState::Running),
     Some(TaskState::Restarting),
     Some(TaskState::Queued),
     Some(TaskState::Scheduled),
     Some(TaskState::UpForRetry),
+    Some(TaskState::UpForReschedule),
+    Some(TaskState::Deferred),
+    Some(TaskState::AwaitingInput),
     None,
     Some(TaskState::Success),
     Some(TaskState::Failed),
@@ -347,7 +350,10 @@ impl Row {
                 | TaskState::Restarting
                 | TaskState::Queued
                 | TaskState::Scheduled
-                | TaskState::UpForRetry,
+                | TaskState::UpForRetry
+                | TaskState::UpForReschedule
+                | TaskState::Deferred
+                | TaskState::AwaitingInput,
             ) => Some(age::between(self.since, now)),
             Some(TaskState::Success | TaskState::Failed) => {
                 Some(age::between(self.running_since?, self.since))
@@ -361,6 +367,9 @@ fn word(state: Option<TaskState>, size: Size) -> &'static str {
     let is_narrow = size.width < NARROW;
     match task_word(state) {
         "up_for_retry" if is_narrow => "retry",
+        // Longer than a column for states.
+        "up_for_reschedule" => "reschedule",
+        "awaiting_input" if is_narrow => "input",
         "upstream_failed" if is_narrow => "upstream",
         word => word,
     }
@@ -370,7 +379,13 @@ fn word(state: Option<TaskState>, size: Size) -> &'static str {
 fn is_active(state: Option<TaskState>) -> bool {
     match state {
         Some(
-            TaskState::Running | TaskState::Restarting | TaskState::Queued | TaskState::UpForRetry,
+            TaskState::Running
+            | TaskState::Restarting
+            | TaskState::Queued
+            | TaskState::UpForRetry
+            | TaskState::UpForReschedule
+            | TaskState::Deferred
+            | TaskState::AwaitingInput,
         ) => true,
         None
         | Some(
@@ -389,7 +404,12 @@ pub(crate) fn style(state: Option<TaskState>) -> Style {
     match state {
         None | Some(TaskState::Skipped | TaskState::Removed) => DIM,
         Some(TaskState::Scheduled | TaskState::Queued) => Style::new(),
-        Some(TaskState::Running) => ACTIVE,
+        Some(
+            TaskState::Running
+            | TaskState::UpForReschedule
+            | TaskState::Deferred
+            | TaskState::AwaitingInput,
+        ) => ACTIVE,
         Some(TaskState::Success) => GOOD,
         Some(TaskState::Restarting | TaskState::UpForRetry) => WARN,
         Some(TaskState::Failed | TaskState::UpstreamFailed) => BAD,

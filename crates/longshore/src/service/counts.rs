@@ -19,13 +19,16 @@ use tokio::sync::broadcast::error::RecvError;
 use crate::progress::lines::task_word;
 
 /// The states that a task of an unfinished run can be in: each is shown, those without tasks as 0.
-const STATES: [Option<TaskState>; 11] = [
+const STATES: [Option<TaskState>; 14] = [
     None,
     Some(TaskState::Scheduled),
     Some(TaskState::Queued),
     Some(TaskState::Running),
     Some(TaskState::Restarting),
     Some(TaskState::UpForRetry),
+    Some(TaskState::UpForReschedule),
+    Some(TaskState::Deferred),
+    Some(TaskState::AwaitingInput),
     Some(TaskState::Success),
     Some(TaskState::Failed),
     Some(TaskState::UpstreamFailed),

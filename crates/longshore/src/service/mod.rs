@@ -135,17 +135,13 @@ impl Service {
 
         phases.wait_for("the APIs to be served");
         let kubernetes = cluster.serve()?;
-        let token = tell_clients(data_dir, &format!("http://{address}"))?;
         let hosts = Hosts::Known(Vec::new());
+        let token = tell_clients(data_dir, &format!("http://{address}"))?;
         front.serve(listener, token, hosts.clone());
         counts.follow(&scheduling.dags, front.tasks());
-        let health = operations(
-            front.checks(),
-            hosts,
-            counts.scrape(metrics),
-            metrics::CONTENT_TYPE,
-            front.tasks().shutdown(),
-        );
+        let (checks, scrape) = (front.checks(), counts.scrape(metrics));
+        let stopping = front.tasks().shutdown();
+        let health = operations(checks, hosts, scrape, metrics::CONTENT_TYPE, stopping);
         let served = serve(metrics_listener, health, front.tasks().shutdown());
         front.tasks().spawn("metrics", served);
         Ok(Self {

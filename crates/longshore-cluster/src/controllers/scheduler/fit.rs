@@ -5,9 +5,9 @@ use std::collections::BTreeMap;
 use k8s_openapi::api::core::v1::{
     Node, NodeSelectorRequirement, NodeSelectorTerm, Pod, Taint, Toleration,
 };
-use longshore_k8s::{Operator, Requirement};
+use longshore_k8s::{HostPort, Operator, Requirement};
 
-use super::ledger::{Amounts, Ledger, demand, thousandths};
+use super::ledger::{Amounts, Ledger, demand, host_ports, thousandths};
 
 /// The node with the fewest pods among those that fit; else what stands in the way, as `kubectl
 /// describe` shows it.
@@ -16,7 +16,7 @@ pub(super) fn choose<'a>(
     nodes: impl Iterator<Item = &'a Node>,
     ledger: &Ledger,
 ) -> Result<String, String> {
-    let demand = demand(pod);
+    let (demand, ports) = (demand(pod), host_ports(pod));
     let mut n_nodes = 0;
     let mut refusals: BTreeMap<String, usize> = BTreeMap::new();
     let mut best: Option<(i128, &str)> = None;
@@ -24,7 +24,10 @@ pub(super) fn choose<'a>(
         n_nodes += 1;
         let name = node.metadata.name.as_deref().unwrap_or_default();
         let used = ledger.used(name);
-        let reasons = obstacles(pod, &demand, node, &used);
+        let reasons = match refusal(pod, &ports, node, ledger) {
+            Some(reason) => vec![reason],
+            None => shortages(&demand, node, &used),
+        };
         if reasons.is_empty() {
             let n_pods = used.get("pods").copied().unwrap_or(0);
             if best.is_none_or(|candidate| (n_pods, name) < candidate) {
@@ -51,17 +54,17 @@ pub(super) fn choose<'a>(
     }
 }
 
-/// Why a node cannot take a pod; empty when it can.
-fn obstacles(pod: &Pod, demand: &Amounts, node: &Node, used: &Amounts) -> Vec<String> {
+/// Why a node cannot take a pod, whatever room it has; `None` where it can.
+fn refusal(pod: &Pod, ports: &[HostPort], node: &Node, ledger: &Ledger) -> Option<String> {
     let spec = node.spec.as_ref();
     if spec.and_then(|spec| spec.unschedulable) == Some(true) {
-        return vec!["node(s) were unschedulable".to_owned()];
+        return Some("node(s) were unschedulable".to_owned());
     }
     if !is_ready(node) {
-        return vec!["node(s) were not ready".to_owned()];
+        return Some("node(s) were not ready".to_owned());
     }
     if !matches_selectors(pod, node) {
-        return vec!["node(s) didn't match Pod's node affinity/selector".to_owned()];
+        return Some("node(s) didn't match Pod's node affinity/selector".to_owned());
     }
     let taints = spec
         .and_then(|spec| spec.taints.as_ref())
@@ -69,11 +72,18 @@ fn obstacles(pod: &Pod, demand: &Amounts, node: &Node, used: &Amounts) -> Vec<St
         .flatten();
     if let Some(taint) = taints.into_iter().find(|taint| !is_tolerated(pod, taint)) {
         let value = taint.value.as_deref().unwrap_or("");
-        return vec![format!(
+        return Some(format!(
             "node(s) had untolerated taint {{{}: {value}}}",
             taint.key
-        )];
+        ));
     }
+    let name = node.metadata.name.as_deref().unwrap_or_default();
+    let is_taken = ledger.has_taken(name, ports);
+    is_taken.then(|| "node(s) didn't have free ports for the requested pod ports".to_owned())
+}
+
+/// What a node has too little of for a pod; empty where it has enough.
+fn shortages(demand: &Amounts, node: &Node, used: &Amounts) -> Vec<String> {
     let allocatable = node
         .status
         .as_ref()
@@ -282,24 +292,94 @@ mod tests {
         check(request("3e0"), json!({}), Err("Insufficient cpu"));
     }
 
+    fn with_ports(ports: Value) -> Pod {
+        pod(json!({"containers": [{"name": "c", "ports": ports}]}))
+    }
+
+    #[test]
+    fn a_port_of_the_node_is_one_pods() {
+        let taken = json!([{"containerPort": 1, "hostPort": 80}, {"containerPort": 2, "hostPort": 53,
+                            "protocol": "UDP", "hostIP": "127.0.0.1"}]);
+        let sidecar = json!({"name": "s", "ports": [{"containerPort": 3, "hostPort": 80}]});
+        let sidecar = |policy: Value| {
+            let mut sidecar = sidecar.clone();
+            sidecar["restartPolicy"] = policy;
+            pod(json!({"initContainers": [sidecar]}))
+        };
+        let mut ledger = Ledger::default();
+        let key = ("ns".to_owned(), "holder".to_owned());
+        ledger.enter(key.clone(), "n", &with_ports(taken));
+        let nodes = [node("n", json!({}))];
+        for (pod, fits) in [
+            (with_ports(json!([{"containerPort": 80}])), true),
+            (
+                with_ports(json!([{"containerPort": 1, "hostPort": 80}])),
+                false,
+            ),
+            (
+                with_ports(json!([{"containerPort": 9, "hostPort": 80, "hostIP": "127.0.0.1"}])),
+                false,
+            ),
+            (
+                with_ports(json!([{"containerPort": 9, "hostPort": 80, "protocol": "UDP"}])),
+                true,
+            ),
+            (
+                with_ports(json!([{"containerPort": 9, "hostPort": 53, "protocol": "UDP"}])),
+                false,
+            ),
+            (
+                with_ports(
+                    json!([{"containerPort": 9, "hostPort": 53, "protocol": "UDP",
+                                   "hostIP": "127.0.0.2"}]),
+                ),
+                true,
+            ),
+            (
+                with_ports(json!([{"containerPort": 9, "hostPort": 81},
+                                  {"containerPort": 8, "hostPort": 80}])),
+                false,
+            ),
+            (sidecar(json!("Always")), false),
+            (sidecar(Value::Null), true),
+        ] {
+            let found = choose(&pod, nodes.iter(), &ledger);
+            let why = "0/1 nodes are available: 1 node(s) didn't have free ports for the requested pod ports.";
+            let expected = if fits {
+                Ok("n".into())
+            } else {
+                Err(why.into())
+            };
+            assert_eq!(found, expected, "{pod:?}");
+        }
+        // Another node has ports of its own, and the port is free once its pod has gone.
+        let wanting = with_ports(json!([{"containerPort": 1, "hostPort": 80}]));
+        let both = [node("n", json!({})), node("other", json!({}))];
+        let chosen = choose(&wanting, both.iter(), &ledger);
+        assert_eq!(chosen, Ok("other".to_owned()));
+        ledger.remove(&key);
+        let chosen = choose(&wanting, nodes.iter(), &ledger);
+        assert_eq!(chosen, Ok("n".to_owned()));
+    }
+
     #[test]
     fn the_emptiest_node_that_fits_is_chosen() {
         let mut ledger = Ledger::default();
-        let one = || demand(&pod(json!({})));
-        ledger.enter(("ns".into(), "a".into()), "a", one());
+        let one = pod(json!({}));
+        ledger.enter(("ns".into(), "a".into()), "a", &one);
         let nodes = [node("a", json!({})), node("b", json!({}))];
         assert_eq!(
             choose(&pod(json!({})), nodes.iter(), &ledger),
             Ok("b".to_owned())
         );
         for name in ["b", "c"] {
-            ledger.enter(("ns".into(), name.into()), "b", one());
+            ledger.enter(("ns".into(), name.into()), "b", &one);
         }
         assert_eq!(
             choose(&pod(json!({})), nodes.iter(), &ledger),
             Ok("a".to_owned())
         );
-        ledger.enter(("ns".into(), "d".into()), "a", one());
+        ledger.enter(("ns".into(), "d".into()), "a", &one);
         let full = Err("0/2 nodes are available: 2 Too many pods.".to_owned());
         assert_eq!(choose(&pod(json!({})), nodes.iter(), &ledger), full);
         ledger.remove(&("ns".into(), "d".into()));

@@ -1,12 +1,12 @@
-//! The resources that the pods of every node request. Pure.
+//! The resources that the pods of every node request, and the ports of the node that they take. Pure.
 
 use std::collections::BTreeMap;
 
 use k8s_openapi::{
-    api::core::v1::{Container, Pod},
+    api::core::v1::{Container, ContainerPort, Pod},
     apimachinery::pkg::api::resource::Quantity as WireQuantity,
 };
-use longshore_k8s::Quantity;
+use longshore_k8s::{HostPort, Quantity};
 
 /// Amounts by resource name, in thousandths.
 pub(super) type Amounts = BTreeMap<String, i128>;
@@ -77,11 +77,29 @@ pub(super) fn demand(pod: &Pod) -> Amounts {
     running
 }
 
+/// The ports of its node that a pod takes: those of its containers and sidecars (upstream: `util.GetHostPorts` of
+/// kube-scheduler). On the network of the host, the API server has made each port of a container one of the node.
+pub(super) fn host_ports(pod: &Pod) -> Vec<HostPort> {
+    let Some(spec) = &pod.spec else {
+        return Vec::new();
+    };
+    let init = spec.init_containers.iter().flatten();
+    let sidecars = init.filter(|it| it.restart_policy.as_deref() == Some("Always"));
+    let ports = sidecars.chain(&spec.containers).flat_map(|it| &it.ports);
+    let read = |port: &ContainerPort| {
+        let (ip, protocol) = (port.host_ip.as_deref(), port.protocol.as_deref());
+        HostPort::read(ip, protocol, port.host_port)
+    };
+    ports.flatten().filter_map(read).collect()
+}
+
 /// The sums of all nodes, kept up to date pod by pod.
 #[derive(Debug, Default)]
 pub(super) struct Ledger {
     pods: BTreeMap<PodKey, (String, Amounts)>,
     nodes: BTreeMap<String, Amounts>,
+    /// The ports of each node that pods have taken. Most pods take none.
+    ports: BTreeMap<String, BTreeMap<PodKey, Vec<HostPort>>>,
 }
 
 impl Ledger {
@@ -90,11 +108,24 @@ impl Ledger {
         self.nodes.get(node).cloned().unwrap_or_default()
     }
 
-    /// Enters a pod with its node and its requests.
-    pub(super) fn enter(&mut self, pod: PodKey, node: &str, demand: Amounts) {
-        self.remove(&pod);
+    /// Whether a pod of a node has taken one of these ports.
+    pub(super) fn has_taken(&self, node: &str, ports: &[HostPort]) -> bool {
+        let taken = self.ports.get(node).into_iter().flat_map(BTreeMap::values);
+        taken
+            .flatten()
+            .any(|taken| ports.iter().any(|port| port.clashes_with(taken)))
+    }
+
+    /// Enters a pod with its node.
+    pub(super) fn enter(&mut self, key: PodKey, node: &str, pod: &Pod) {
+        self.remove(&key);
+        let (demand, ports) = (demand(pod), host_ports(pod));
         add(self.nodes.entry(node.to_owned()).or_default(), &demand);
-        self.pods.insert(pod, (node.to_owned(), demand));
+        if !ports.is_empty() {
+            let of_node = self.ports.entry(node.to_owned()).or_default();
+            of_node.insert(key.clone(), ports);
+        }
+        self.pods.insert(key, (node.to_owned(), demand));
     }
 
     /// Removes a pod. Returns whether it was there.
@@ -102,6 +133,9 @@ impl Ledger {
         let Some((node, demand)) = self.pods.remove(pod) else {
             return false;
         };
+        if let Some(of_node) = self.ports.get_mut(&node) {
+            of_node.remove(pod);
+        }
         let used = self.nodes.entry(node).or_default();
         for (name, amount) in demand {
             *used.entry(name).or_default() -= amount;

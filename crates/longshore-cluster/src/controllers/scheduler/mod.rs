@@ -24,7 +24,7 @@ use kube::{
         watcher::{Config, Event, watcher},
     },
 };
-use ledger::{Ledger, PodKey, demand};
+use ledger::{Ledger, PodKey};
 use serde_json::{Value, json};
 
 use super::{queue::Queue, recorder::Recorder};
@@ -177,7 +177,7 @@ impl Scheduler {
             .unwrap_or_default();
         if !node.is_empty() {
             self.pending.remove(&ticket);
-            self.ledger.enter(ticket.key, &node, demand(&pod));
+            self.ledger.enter(ticket.key, &node, &pod);
         } else if is_ours(&pod) {
             let spec = pod.spec.clone();
             let old = self.pending.insert(ticket.clone(), pod);
@@ -232,7 +232,7 @@ impl Scheduler {
             .await?;
         // No Event: it would cost a request and an object for each pod, and the pod itself says where it runs, since when.
         self.pending.remove(ticket);
-        self.ledger.enter(key.clone(), node, demand(pod));
+        self.ledger.enter(key.clone(), node, pod);
         Ok(())
     }
 

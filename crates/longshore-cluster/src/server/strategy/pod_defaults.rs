@@ -33,8 +33,8 @@ pub(crate) fn set_defaults(spec: &mut Value) {
         *grace = json!(1);
     }
     if members.get("hostNetwork") == Some(&json!(true)) {
-        for container in items(members, "containers") {
-            set_host_ports(container);
+        for list in ["initContainers", "containers"] {
+            items(members, list).for_each(set_host_ports);
         }
     }
 }
@@ -57,8 +57,9 @@ fn drop_restart_policies(members: &mut Map<String, Value>) {
 fn set_host_ports(container: &mut Value) {
     for port in items(meta::members(container), "ports") {
         let port = meta::members(port);
-        if let Some(number) = port.get("containerPort").cloned() {
-            port.entry("hostPort").or_insert(number);
+        let is_chosen = port.get("hostPort").is_some_and(|it| *it != 0);
+        if let Some(number) = port.get("containerPort").filter(|_| !is_chosen).cloned() {
+            port.insert("hostPort".into(), number);
         }
     }
 }

@@ -1,5 +1,7 @@
 //! Defaults and rules of workloads.
 
+use std::borrow::Cow;
+
 use longshore_k8s::Selector;
 use serde_json::{Map, Value, json};
 
@@ -154,13 +156,36 @@ pub(super) fn violations(kind: &str, new: &Value, old: Option<&Value>) -> Vec<Ca
         .unwrap_or(&Value::Null);
     // What was accepted once may be changed elsewhere.
     if old.is_none() {
-        // Upstream reads no more of it: containers mount what `volumeClaimTemplates` name, too.
-        if kind != "StatefulSet" {
-            causes.extend(pod_rules::violations(spec, template));
-        }
+        causes.extend(pod_rules::violations(&with_claims(new, spec), template));
         causes.extend(restart_policy_violation(kind, spec, template));
     }
     causes
+}
+
+/// The specification of the pods with the volumes that the claim templates of a StatefulSet give them, in the place of
+/// others of their names.
+fn with_claims<'a>(workload: &Value, spec: &'a Value) -> Cow<'a, Value> {
+    let claims = workload.pointer("/spec/volumeClaimTemplates");
+    let claims: Vec<&str> = claims
+        .and_then(Value::as_array)
+        .into_iter()
+        .flatten()
+        .map(|claim| meta::text(claim, "/metadata/name"))
+        .collect();
+    if claims.is_empty() {
+        return Cow::Borrowed(spec);
+    }
+    let volumes = pod_rules::items(spec, "volumes");
+    let kept = volumes.filter(|it| !claims.contains(&meta::text(it, "/name")));
+    let volumes = kept
+        .cloned()
+        .chain(claims.iter().map(|name| json!({"name": name})));
+    let volumes: Vec<Value> = volumes.collect();
+    let mut spec = spec.clone();
+    if let Some(spec) = spec.as_object_mut() {
+        spec.insert("volumes".into(), volumes.into());
+    }
+    Cow::Owned(spec)
 }
 
 /// The pods of a CronJob end, those of all others do not.

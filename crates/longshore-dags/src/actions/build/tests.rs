@@ -1,7 +1,9 @@
 //! The TaskAction of a task.
 
 use longshore_api::flyte::TaskActionSpec;
-use longshore_store::model::{Run, RunKey, RunState, RunType, StoredDocument, TaskInstance};
+use longshore_store::model::{
+    Run, RunDetails, RunKey, RunState, RunType, StoredDocument, TaskInstance,
+};
 use uuid::Uuid;
 
 use super::*;
@@ -56,6 +58,7 @@ fn built(task_id: &str) -> (Value, TaskInstance) {
         dag_hash: StoredDocument::of(&dag.to_json()).hash().clone(),
         is_prepared: true,
         reason: None,
+        details: RunDetails::default(),
         version: 1,
     };
     let task_instance = TaskInstance {

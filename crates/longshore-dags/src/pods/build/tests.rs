@@ -1,4 +1,4 @@
-use longshore_store::model::{RunKey, RunState, RunType, StoredDocument};
+use longshore_store::model::{RunDetails, RunKey, RunState, RunType, StoredDocument};
 use uuid::Uuid;
 
 use super::*;
@@ -41,6 +41,7 @@ fn run(dag: &Dag) -> Run {
         dag_hash: StoredDocument::of(&dag.to_json()).hash().clone(),
         is_prepared: true,
         reason: None,
+        details: RunDetails::default(),
         version: 1,
     }
 }

@@ -32,40 +32,64 @@ pub(super) fn advance(run: &mut RunWork<'_>, now: Timestamp, limits: &Limits) {
     }
     let shape = Arc::clone(&run.shape);
     for &task in &shape.order {
-        match run.row(task).state {
-            None | Some(TaskState::UpForRetry) => evaluate_dependencies(run, task, now, limits),
-            Some(
-                TaskState::Scheduled
-                | TaskState::Queued
-                | TaskState::Running
-                | TaskState::Restarting
-                | TaskState::Success
-                | TaskState::Failed
-                | TaskState::UpstreamFailed
-                | TaskState::Skipped
-                | TaskState::Removed,
-            ) => {}
+        // The same for all instances of the task, so that a task with many costs as much as it has instances.
+        let mut of_task = None;
+        for instance in run.instances(task) {
+            if is_examined(run.row(instance).state) {
+                let verdict = *of_task.get_or_insert_with(|| verdict(run, task));
+                follow(run, instance, verdict, now, limits);
+            }
         }
     }
     end_if_over(run, now);
 }
 
-/// A task that waits for its retry has the same dependencies as one that waits for its first try: the tasks before it may
-/// have been cleared meanwhile.
-fn evaluate_dependencies(run: &mut RunWork<'_>, task: usize, now: Timestamp, limits: &Limits) {
-    match verdict(run, task) {
+/// Whether the dependencies of a task instance in this state are looked at.
+fn is_examined(state: Option<TaskState>) -> bool {
+    match state {
+        None | Some(TaskState::UpForRetry | TaskState::UpForReschedule) => true,
+        Some(
+            TaskState::Scheduled
+            | TaskState::Queued
+            | TaskState::Running
+            | TaskState::Restarting
+            | TaskState::Deferred
+            | TaskState::AwaitingInput
+            | TaskState::Success
+            | TaskState::Failed
+            | TaskState::UpstreamFailed
+            | TaskState::Skipped
+            | TaskState::Removed,
+        ) => false,
+    }
+}
+
+/// A task that waits for its retry, or for its next look, has the same dependencies as one that waits for its first try: the
+/// tasks before it may have been cleared meanwhile.
+fn follow(
+    run: &mut RunWork<'_>,
+    instance: usize,
+    verdict: Verdict,
+    now: Timestamp,
+    limits: &Limits,
+) {
+    match verdict {
         Verdict::Wait => {}
-        Verdict::Run if run.row(task).state.is_none() => {
-            schedule(run, task, Cause::DependenciesHold, now);
+        Verdict::Run if run.row(instance).state.is_none() => {
+            schedule(run, instance, Cause::DependenciesHold, now);
         }
-        Verdict::Run => evaluate_retry(run, task, now, limits),
+        Verdict::Run if run.row(instance).state == Some(TaskState::UpForReschedule) => {
+            evaluate_reschedule(run, instance, now);
+        }
+        Verdict::Run => evaluate_retry(run, instance, now, limits),
         Verdict::End(state) => {
-            let row = run.transition(task, state, Cause::TriggerRule);
+            let row = run.transition(instance, state, Cause::TriggerRule);
             row.end_date = Some(now);
         }
     }
 }
 
+/// What the rule of a task says of all instances of the tasks before it.
 fn verdict(run: &RunWork<'_>, task: usize) -> Verdict {
     let rule = run.specs[task].trigger_rule;
     let upstream = &run.shape.upstream[task];
@@ -73,7 +97,9 @@ fn verdict(run: &RunWork<'_>, task: usize) -> Verdict {
     let count = |tasks: &[usize]| {
         let mut counts = Counts::default();
         for &other in tasks {
-            counts.add(run.row(other).state, run.specs[other].is_setup);
+            for instance in run.instances(other) {
+                counts.add(run.row(instance).state, run.specs[other].is_setup);
+            }
         }
         counts
     };
@@ -86,24 +112,37 @@ fn verdict(run: &RunWork<'_>, task: usize) -> Verdict {
     evaluate(rule, &count(upstream))
 }
 
-fn evaluate_retry(run: &mut RunWork<'_>, task: usize, now: Timestamp, limits: &Limits) {
-    let row = run.row(task);
-    let delay = retry::delay(
-        run.specs[task],
-        &row.key,
+fn evaluate_retry(run: &mut RunWork<'_>, instance: usize, now: Timestamp, limits: &Limits) {
+    let row = run.row(instance);
+    let delay = retry::wait(
+        run.spec(instance),
+        row,
         run.run().logical_date,
-        row.try_number,
         limits.max_task_retry_delay,
     );
     match time_left(row.end_date.unwrap_or(now), delay, now) {
-        None => schedule(run, task, Cause::RetryDue, now),
+        None => schedule(run, instance, Cause::RetryDue, now),
         Some(left) => run.next = run.next.min(Next::After(left)),
     }
 }
 
+/// The same try looks again once that is due.
+fn evaluate_reschedule(run: &mut RunWork<'_>, instance: usize, now: Timestamp) {
+    let due = retry::next_look(run.row(instance)).unwrap_or(now);
+    match Duration::try_from(due.duration_since(now)) {
+        Ok(left) if !left.is_zero() => run.next = run.next.min(Next::After(left)),
+        Ok(_) | Err(_) => {
+            let row = run.transition(instance, TaskState::Scheduled, Cause::RescheduleDue);
+            row.scheduled_at = Some(now);
+            row.queued_at = None;
+            row.start_date = None;
+        }
+    }
+}
+
 /// A new try waits for a slot.
-fn schedule(run: &mut RunWork<'_>, task: usize, cause: Cause, now: Timestamp) {
-    let row = run.transition(task, TaskState::Scheduled, cause);
+fn schedule(run: &mut RunWork<'_>, instance: usize, cause: Cause, now: Timestamp) {
+    let row = run.transition(instance, TaskState::Scheduled, cause);
     row.try_number += 1;
     row.scheduled_at = Some(now);
     row.queued_at = None;
@@ -112,8 +151,8 @@ fn schedule(run: &mut RunWork<'_>, task: usize, cause: Cause, now: Timestamp) {
 }
 
 fn end_if_over(run: &mut RunWork<'_>, now: Timestamp) {
-    let is_leaf = |task: usize| {
-        if run.shape.downstream[task].is_empty() {
+    let is_leaf = |instance: usize| {
+        if run.shape.downstream[run.task_of(instance)].is_empty() {
             IsLeaf::Yes
         } else {
             IsLeaf::No
@@ -122,7 +161,7 @@ fn end_if_over(run: &mut RunWork<'_>, now: Timestamp) {
     let tasks = run
         .rows()
         .enumerate()
-        .map(|(task, row)| (row.state, is_leaf(task)));
+        .map(|(instance, row)| (row.state, is_leaf(instance)));
     let state = match end_of(tasks) {
         None => return,
         Some(RunEnd::Deadlocked) => {

@@ -5,7 +5,7 @@
 //! running ones only.)
 
 use jiff::Timestamp;
-use longshore_store::{RunState, TaskState};
+use longshore_store::{AirflowTask, RunState, TaskState};
 
 use crate::scheduler::{
     clear::{Clearing, is_clearable},
@@ -28,10 +28,10 @@ pub(super) fn clear<'a>(round: &mut Round<'a>, clearing: &'a Clearing) {
     };
     let run = round.run_mut(number);
     let mut n_cleared = 0;
-    for task in 0..run.specs.len() {
-        let row = run.row(task);
+    for instance in 0..run.n_rows() {
+        let row = run.row(instance);
         if clearing.tries.contains(&row.id) && is_clearable(row) {
-            clear_task(run, task, now);
+            clear_task(run, instance, now);
             n_cleared += 1;
         }
     }
@@ -40,24 +40,24 @@ pub(super) fn clear<'a>(round: &mut Round<'a>, clearing: &'a Clearing) {
     }
 }
 
-fn clear_task(run: &mut RunWork<'_>, task: usize, now: Timestamp) {
-    let row = run.row(task);
+fn clear_task(run: &mut RunWork<'_>, instance: usize, now: Timestamp) {
+    let row = run.row(instance);
     let has_succeeded = row.state == Some(TaskState::Success);
     if row.launch > 0 && !has_succeeded {
-        run.transition(task, TaskState::Restarting, Cause::Cleared);
+        run.transition(instance, TaskState::Restarting, Cause::Cleared);
         return;
     }
     if has_succeeded {
         let ended = row.clone();
         run.archive(ended);
     }
-    start_over(run, task, Cause::Cleared, now);
+    start_over(run, instance, Cause::Cleared, now);
 }
 
 /// The next try, before its dependencies hold. It may be retried as often as the first one.
-fn start_over(run: &mut RunWork<'_>, task: usize, cause: Cause, now: Timestamp) {
-    let retries = run.specs[task].retries;
-    let row = run.transition(task, None, cause);
+fn start_over(run: &mut RunWork<'_>, instance: usize, cause: Cause, now: Timestamp) {
+    let retries = run.spec(instance).retries;
+    let row = run.transition(instance, None, cause);
     row.id = id_after(now, &row.id);
     row.max_tries = row.try_number + retries;
     row.launch = 0;
@@ -71,6 +71,8 @@ fn start_over(run: &mut RunWork<'_>, task: usize, cause: Cause, now: Timestamp) 
     row.failure = None;
     row.result = None;
     row.result_note = None;
+    let of_airflow = row.airflow.as_deref().map(|task| task.dag_version);
+    row.airflow = of_airflow.map(|version| Box::new(AirflowTask::new(version)));
 }
 
 /// The run waits for its turn, and for what its pods share: its files went when it ended.
@@ -86,13 +88,13 @@ fn reopen(run: &mut RunWork<'_>) {
 impl Subject<'_, '_> {
     /// No pod of the cleared try lives: the next one may begin.
     pub(super) fn restart(&mut self) {
-        let mut ended = self.run.row(self.task).clone();
+        let mut ended = self.run.row(self.instance).clone();
         ended.state = Some(TaskState::Failed);
         ended.end_date.get_or_insert(self.now);
         ended
             .failure
             .get_or_insert_with(|| failure("Cleared", "a user cleared the task before it ended"));
         self.run.archive(ended);
-        start_over(self.run, self.task, Cause::LaunchEnded, self.now);
+        start_over(self.run, self.instance, Cause::LaunchEnded, self.now);
     }
 }

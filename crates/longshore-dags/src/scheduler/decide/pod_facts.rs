@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
-use longshore_store::{Failure, TaskInstance, TaskState};
+use longshore_store::{AirflowTask, Failure, TaskInstance, TaskState};
 
 use crate::{
     model::{Launcher, Task},
@@ -21,26 +21,34 @@ use crate::{
 /// A task instance that a fact is about, after the fences.
 pub(super) struct Subject<'w, 'a> {
     pub(super) run: &'w mut RunWork<'a>,
-    pub(super) task: usize,
+    pub(super) instance: usize,
     pub(super) now: Timestamp,
     pub(super) limits: &'w Limits,
 }
 
+/// Why a try failed whose pod ended well, before its worker had said what became of the task.
+const WORKER_ENDED: &str = "the pod ended, and its worker had not said what became of the task";
+
 impl Subject<'_, '_> {
     /// Something about the pod of the current launch.
     pub(super) fn pod(&mut self, fact: &LaunchFact) {
-        let recorded = &self.run.row(self.task).pod_uid;
+        let recorded = &self.run.row(self.instance).pod_uid;
         match recorded {
             Some(uid) if *uid != fact.pod_uid => return,
             Some(_) => {}
-            None => self.run.row_mut(self.task).pod_uid = Some(fact.pod_uid.clone()),
+            None => self.run.row_mut(self.instance).pod_uid = Some(fact.pod_uid.clone()),
         }
         match &fact.what {
             LaunchChange::Exists => {}
             LaunchChange::Stuck { failure } => {
                 if self.is_queued() {
-                    self.run.row_mut(self.task).failure = Some(failure.clone());
+                    self.run.row_mut(self.instance).failure = Some(failure.clone());
                 }
+            }
+            // The pod of a worker runs before the task does, and ends well whatever became of the task.
+            LaunchChange::Running { .. } if self.has_worker() => {}
+            LaunchChange::Succeeded { ended_at, .. } if self.has_worker() => {
+                self.try_failed(failure("WorkerEnded", WORKER_ENDED), *ended_at);
             }
             LaunchChange::Running { started_at } => self.running(*started_at),
             LaunchChange::Succeeded {
@@ -51,9 +59,9 @@ impl Subject<'_, '_> {
                 note,
             } => {
                 let now = self.now;
-                let row = self
-                    .run
-                    .transition(self.task, TaskState::Success, Cause::PodSucceeded);
+                let row =
+                    self.run
+                        .transition(self.instance, TaskState::Success, Cause::PodSucceeded);
                 let started_at = started_at.map(|at| within(at, row.queued_at, now));
                 row.start_date = row.start_date.or(started_at).or(Some(now));
                 row.end_date = Some(just_seen(*ended_at, row.start_date, now));
@@ -68,12 +76,14 @@ impl Subject<'_, '_> {
                 failure,
                 before_start,
             } => {
-                let now = self.now;
-                let row = self.run.row_mut(self.task);
-                let started_at = started_at.map(|at| within(at, row.queued_at, now));
-                row.start_date = row.start_date.or(started_at);
+                let (now, has_worker) = (self.now, self.has_worker());
+                let row = self.run.row_mut(self.instance);
+                if !has_worker {
+                    let started_at = started_at.map(|at| within(at, row.queued_at, now));
+                    row.start_date = row.start_date.or(started_at);
+                }
                 let is_queued = row.state == Some(TaskState::Queued);
-                if *before_start && is_queued {
+                if (*before_start || has_worker) && is_queued {
                     // A kubelet that deletes a pod which was stuck does not say again why the pod was.
                     let is_told = failure.reason.as_deref() != Some(REASON_STATUS_UNKNOWN);
                     let known = row.failure.clone().filter(|_| !is_told);
@@ -83,7 +93,8 @@ impl Subject<'_, '_> {
                 }
             }
             LaunchChange::Gone => self.gone(&fact.pod_name, true),
-            LaunchChange::Lost => self.gone(&fact.pod_name, false),
+            // A worker that has not said that it began has run no task.
+            LaunchChange::Lost => self.gone(&fact.pod_name, self.has_worker()),
         }
     }
 
@@ -100,14 +111,19 @@ impl Subject<'_, '_> {
             let now = self.now;
             let row = self
                 .run
-                .transition(self.task, TaskState::Failed, Cause::BuildFailed);
+                .transition(self.instance, TaskState::Failed, Cause::BuildFailed);
             row.end_date = Some(now);
             row.failure = Some(failure("LaunchBuildFailed", message));
         }
     }
 
+    /// Whether the task runs in a worker, which says itself what becomes of it.
+    fn has_worker(&self) -> bool {
+        self.run.row(self.instance).airflow.is_some()
+    }
+
     fn is_queued(&self) -> bool {
-        self.run.row(self.task).state == Some(TaskState::Queued)
+        self.run.row(self.instance).state == Some(TaskState::Queued)
     }
 
     fn running(&mut self, started_at: Option<Timestamp>) {
@@ -115,7 +131,7 @@ impl Subject<'_, '_> {
             let now = self.now;
             let row = self
                 .run
-                .transition(self.task, TaskState::Running, Cause::PodRuns);
+                .transition(self.instance, TaskState::Running, Cause::PodRuns);
             row.start_date = Some(just_seen(started_at, row.queued_at, now));
         }
     }
@@ -141,12 +157,12 @@ impl Subject<'_, '_> {
     }
 
     fn task(&self) -> &Task {
-        self.run.specs[self.task]
+        self.run.spec(self.instance)
     }
 
     /// The timeout that has passed, where the scheduler stops a try that takes longer (see [`deadline`]).
     fn overrun(&self) -> Option<Duration> {
-        let deadline = deadline(self.task(), self.run.row(self.task))?;
+        let deadline = deadline(self.task(), self.run.row(self.instance))?;
         self.task()
             .execution_timeout
             .filter(|_| deadline <= self.now)
@@ -154,7 +170,7 @@ impl Subject<'_, '_> {
 
     /// The pod died before its process ran: the same try gets another pod, a bounded number of times.
     fn launch_failed(&mut self, failure: Failure, ended_at: Option<Timestamp>) {
-        let row = self.run.row(self.task);
+        let row = self.run.row(self.instance);
         let is_excluded = failure
             .reason
             .as_ref()
@@ -165,7 +181,7 @@ impl Subject<'_, '_> {
         }
         let row = self
             .run
-            .transition(self.task, TaskState::Queued, Cause::LaunchFailed);
+            .transition(self.instance, TaskState::Queued, Cause::LaunchFailed);
         row.launch_failures += 1;
         row.start_date = None;
         row.failure = Some(failure);
@@ -173,22 +189,32 @@ impl Subject<'_, '_> {
     }
 
     fn next_launch(&mut self) {
-        next_launch(self.run, self.task);
+        next_launch(self.run, self.instance);
     }
 
     /// The try ended badly: the next one where one is left, else the end.
     fn try_failed(&mut self, failure: Failure, ended_at: Option<Timestamp>) {
         let ended_at = retry::latest_end(ended_at, self.now);
-        let row = self.run.row_mut(self.task);
-        if !retry::is_eligible(row.try_number, row.max_tries) {
-            let row = self
-                .run
-                .transition(self.task, TaskState::Failed, Cause::TryFailed);
-            row.end_date = Some(ended_at);
-            row.failure = Some(failure);
+        let row = self.run.row(self.instance);
+        if retry::is_eligible(row.try_number, row.max_tries) {
+            self.next_try(failure, ended_at, Cause::TryFailed);
             return;
         }
-        let mut ended = row.clone();
+        let row = self
+            .run
+            .transition(self.instance, TaskState::Failed, Cause::TryFailed);
+        row.end_date = Some(ended_at);
+        row.failure = Some(failure);
+    }
+
+    /// The next try follows one that ended badly.
+    pub(super) fn next_try(
+        &mut self,
+        failure: Failure,
+        ended_at: Timestamp,
+        cause: Cause,
+    ) -> &mut TaskInstance {
+        let mut ended = self.run.row(self.instance).clone();
         ended.state = Some(TaskState::Failed);
         ended.end_date = Some(ended_at);
         ended.failure = Some(failure.clone());
@@ -197,7 +223,7 @@ impl Subject<'_, '_> {
         let now = self.now;
         let row = self
             .run
-            .transition(self.task, TaskState::UpForRetry, Cause::TryFailed);
+            .transition(self.instance, TaskState::UpForRetry, cause);
         row.id = try_id(now, &row.key, row.try_number + 1);
         row.launch = 0;
         row.launch_failures = 0;
@@ -205,6 +231,10 @@ impl Subject<'_, '_> {
         row.pod_name = None;
         row.pod_uid = None;
         row.failure = Some(failure);
+        if let Some(task) = row.airflow.as_deref_mut() {
+            *task = AirflowTask::new(task.dag_version);
+        }
+        row
     }
 }
 
@@ -225,7 +255,11 @@ fn just_seen(
 
 /// An instant of a pod on the scheduler's clock: no earlier than what led to it, also where the node's clock is behind or
 /// its fraction of a second was cut off, and not still to come.
-fn within(reported: Timestamp, earliest: Option<Timestamp>, now: Timestamp) -> Timestamp {
+pub(super) fn within(
+    reported: Timestamp,
+    earliest: Option<Timestamp>,
+    now: Timestamp,
+) -> Timestamp {
     reported.max(earliest.unwrap_or(reported)).min(now)
 }
 
@@ -242,6 +276,9 @@ pub(super) fn has_done_its_work(row: &TaskInstance, fact: &LaunchFact) -> bool {
             | TaskState::Success
             | TaskState::Failed
             | TaskState::UpForRetry
+            | TaskState::UpForReschedule
+            | TaskState::Deferred
+            | TaskState::AwaitingInput
             | TaskState::UpstreamFailed
             | TaskState::Skipped
             | TaskState::Removed,
@@ -254,13 +291,15 @@ pub(super) fn has_done_its_work(row: &TaskInstance, fact: &LaunchFact) -> bool {
             ..
         }
     );
-    was_launched_before && row.pod_uid.is_none() && has_succeeded
+    // What a pod with a worker ends with says nothing of the task.
+    let is_all = row.airflow.is_none();
+    is_all && was_launched_before && row.pod_uid.is_none() && has_succeeded
 }
 
 /// Makes the next launch of the current try the current one. What it is launched as is created once this is committed.
-pub(super) fn next_launch(run: &mut RunWork<'_>, task: usize) {
-    let launcher = run.specs[task].launcher();
-    let row = run.row_mut(task);
+pub(super) fn next_launch(run: &mut RunWork<'_>, instance: usize) {
+    let launcher = run.spec(instance).launcher();
+    let row = run.row_mut(instance);
     row.launch += 1;
     row.pod_name = Some(object_name(launcher, row));
     row.pod_uid = None;
@@ -276,8 +315,12 @@ pub(crate) fn limit(task: &Task, row: &TaskInstance) -> Option<Timestamp> {
     (task.launcher() == Launcher::Pod).then(|| time_out(task, row))?
 }
 
-/// When the timeout of a try passes, which counts from the start of the task's own container.
+/// When the timeout of a try passes, which counts from the start of the task's own container. `None` where a worker stops
+/// the task itself (section 7.4 of the DAG scheduler spec).
 fn time_out(task: &Task, row: &TaskInstance) -> Option<Timestamp> {
+    if row.airflow.is_some() {
+        return None;
+    }
     let timeout = SignedDuration::try_from(task.execution_timeout?).ok()?;
     row.start_date?.checked_add(timeout).ok()
 }

@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use jiff::Timestamp;
-use longshore_core::{Action, Never, Next, Plan};
+use longshore_core::{Action, Next, Plan};
 use longshore_store::{Changes, RunKey, RunState, TaskInstance, TaskState};
 use uuid::Uuid;
 
@@ -11,7 +11,7 @@ use crate::{
     model::Dag,
     scheduler::{
         decide::{
-            Observed,
+            Decision, Observed,
             advance::advance,
             clear,
             pod_facts::{self, Subject, next_launch},
@@ -23,6 +23,7 @@ use crate::{
         run_state::{is_interrupted, may_launch, until_logical_date},
         shape::Shape,
         transitions::{Cause, RunCause},
+        worker::{RequestId, WorkerAnswer},
     },
 };
 
@@ -31,6 +32,7 @@ pub(super) struct Round<'a> {
     observed: &'a Observed,
     runs: Vec<RunWork<'a>>,
     by_key: BTreeMap<RunKey, usize>,
+    answers: Vec<(RequestId, Option<WorkerAnswer>)>,
 }
 
 impl<'a> Round<'a> {
@@ -40,6 +42,7 @@ impl<'a> Round<'a> {
             observed,
             runs: runs.values().map(|active| RunWork::of(active)).collect(),
             by_key: runs.keys().cloned().zip(0..).collect(),
+            answers: Vec::new(),
         }
     }
 
@@ -101,6 +104,13 @@ impl<'a> Round<'a> {
                     |mut it| it.pod(fact),
                 );
             }
+            Fact::Worker(fact) => {
+                // A task of a container DAG has no worker that says anything.
+                let has_worker = |row: &TaskInstance| row.airflow.is_some();
+                let answer =
+                    self.with_subject(&fact.ti_id, has_worker, |mut it| it.worker(&fact.report));
+                self.answers.push((fact.request, answer));
+            }
             Fact::LaunchRefused {
                 ti_id,
                 launch,
@@ -129,30 +139,29 @@ impl<'a> Round<'a> {
         }
     }
 
-    /// The fence of facts about a pod: only the current try changes, and only where `is_meant` says so.
-    fn with_subject(
+    /// The fence of facts about a try: only the current one changes, and only where `is_meant` says so. `None` where it
+    /// does not.
+    fn with_subject<T>(
         &mut self,
         ti_id: &Uuid,
         is_meant: impl FnOnce(&TaskInstance) -> bool,
-        change: impl FnOnce(Subject<'_, 'a>),
-    ) {
+        change: impl FnOnce(Subject<'_, 'a>) -> T,
+    ) -> Option<T> {
         let observed = self.observed;
-        let Some(at) = observed.board.find(ti_id) else {
-            return;
-        };
-        let Some(number) = self.find(&at.run) else {
-            return;
-        };
+        let at = observed.board.find(ti_id)?;
+        let number = self.find(&at.run)?;
         let run = &mut self.runs[number];
-        let row = run.row(at.number);
-        if row.id == *ti_id && is_meant(row) {
+        let instance = run.instance(at.number, at.instance.map_index)?;
+        let row = run.row(instance);
+        let is_it = row.id == *ti_id && is_meant(row);
+        is_it.then(|| {
             change(Subject {
                 run,
-                task: at.number,
+                instance,
                 now: observed.now,
                 limits: &observed.limits,
-            });
-        }
+            })
+        })
     }
 
     /// Takes each running run as far as it goes.
@@ -201,17 +210,19 @@ impl<'a> Round<'a> {
         let (mut holding, mut candidates) = (Vec::new(), Vec::new());
         for (number, work) in self.runs.iter().enumerate() {
             let run = work.run();
-            for (task, row) in work.rows().enumerate() {
+            for (instance, row) in work.rows().enumerate() {
                 let bounded = || Bounded {
                     row,
                     run: number,
-                    task,
+                    instance,
                     max_active_tasks: work.dag.max_active_tasks,
-                    max_active_tis_per_dag: work.specs[task].max_active_tis_per_dag,
+                    max_active_tis_per_dag: work.spec(instance).max_active_tis_per_dag,
                     logical_date: run.logical_date.unwrap_or(run.queued_at),
                     run_queued_at: run.queued_at,
                 };
-                if row.state.is_some_and(TaskState::is_occupying) {
+                let is_counted =
+                    |state: TaskState| state.is_occupying() || state.is_waiting_outside();
+                if row.state.is_some_and(is_counted) {
                     holding.push(bounded());
                 } else if row.state == Some(TaskState::Scheduled) && may_launch(run) {
                     candidates.push(bounded());
@@ -226,16 +237,16 @@ impl<'a> Round<'a> {
             self.observed.limits.parallelism,
         );
         let now = self.now();
-        for (run, task) in admitted {
+        for (run, instance) in admitted {
             let run = &mut self.runs[run];
-            run.transition(task, TaskState::Queued, Cause::SlotFree)
+            run.transition(instance, TaskState::Queued, Cause::SlotFree)
                 .queued_at = Some(now);
-            next_launch(run, task);
+            next_launch(run, instance);
         }
     }
 
     /// All that differs from the board, in one set of changes.
-    pub(super) fn into_plan(self) -> Plan<Changes, Never> {
+    pub(super) fn into_decision(self) -> Decision {
         let mut changes = Changes::default();
         let mut next = Next::AwaitChange;
         for run in self.runs {
@@ -252,7 +263,10 @@ impl<'a> Round<'a> {
         } else {
             vec![Action::Persist(changes)]
         };
-        Plan { actions, next }
+        Decision {
+            plan: Plan { actions, next },
+            answers: self.answers,
+        }
     }
 }
 

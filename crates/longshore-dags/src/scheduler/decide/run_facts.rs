@@ -62,9 +62,9 @@ pub(super) fn start_again(run: &mut RunWork<'_>) {
 }
 
 fn give_slots_back(run: &mut RunWork<'_>) {
-    for task in 0..run.specs.len() {
-        if run.row(task).state.is_some_and(TaskState::is_occupying) {
-            let row = run.transition(task, TaskState::Scheduled, Cause::Interrupted);
+    for instance in 0..run.n_rows() {
+        if run.row(instance).state.is_some_and(TaskState::is_occupying) {
+            let row = run.transition(instance, TaskState::Scheduled, Cause::Interrupted);
             row.queued_at = None;
             row.start_date = None;
             row.pod_name = None;

@@ -1,11 +1,12 @@
 //! A round's working copy of the board: rows are copied when they are first changed.
 
-use std::sync::Arc;
+use std::{ops::Range, sync::Arc};
 
 use jiff::Timestamp;
 use longshore_core::Next;
 use longshore_store::{
-    ArchivedTry, Changes, Failure, Run, RunState, StoredDocument, TaskInstance, TaskState,
+    ArchivedTry, Changes, Deferral, Failure, Reschedule, Run, RunDetails, RunState, StoredDocument,
+    TaskInstance, TaskState,
 };
 
 use crate::{
@@ -14,6 +15,7 @@ use crate::{
         board::ActiveRun,
         facts::NewRun,
         identity::try_id,
+        instances::Layout,
         shape::Shape,
         transitions::{self, Cause, RunCause},
     },
@@ -68,9 +70,14 @@ pub(super) struct RunWork<'a> {
     /// The DAG's tasks by number.
     pub(super) specs: Vec<&'a Task>,
     run: Slot<'a, Run>,
-    /// Its task instances by number.
+    /// Its task instances, in the order of the tasks' numbers and then of the map indexes.
     tasks: Vec<Slot<'a, TaskInstance>>,
+    layout: Layout,
     archived: Vec<ArchivedTry>,
+    /// Looks of sensors that gave up their worker in this round.
+    pub(super) reschedules: Vec<Reschedule>,
+    /// How tries go on that gave up their worker in this round.
+    pub(super) deferrals: Vec<Deferral>,
     /// The document of a new run, where the database may not have it.
     document: Option<&'a StoredDocument>,
     /// When this run is to be looked at again.
@@ -89,7 +96,10 @@ impl<'a> RunWork<'a> {
                 .values()
                 .map(|row| Slot::committed(&**row))
                 .collect(),
+            layout: Layout::of(&active.tasks, &active.shape),
             archived: Vec::new(),
+            reschedules: Vec::new(),
+            deferrals: Vec::new(),
             document: None,
             next: Next::AwaitChange,
         }
@@ -110,6 +120,7 @@ impl<'a> RunWork<'a> {
             dag_hash: new.dag_hash.clone(),
             is_prepared: !dag.has_shared_objects(),
             reason: None,
+            details: RunDetails::default(),
             version: 0,
         };
         let rows = dag.tasks.values().zip(&shape.weights);
@@ -118,9 +129,12 @@ impl<'a> RunWork<'a> {
             dag,
             specs: dag.tasks.values().collect(),
             tasks: rows.collect(),
+            layout: Layout::OneEach,
             shape,
             run: Slot::created(run),
             archived: Vec::new(),
+            reschedules: Vec::new(),
+            deferrals: Vec::new(),
             document: new.document.as_ref(),
             next: Next::AwaitChange,
         }
@@ -134,12 +148,42 @@ impl<'a> RunWork<'a> {
         self.run.get_mut()
     }
 
-    pub(super) fn row(&self, task: usize) -> &TaskInstance {
-        self.tasks[task].get()
+    /// How many task instances it has.
+    pub(super) fn n_rows(&self) -> usize {
+        self.tasks.len()
     }
 
-    pub(super) fn row_mut(&mut self, task: usize) -> &mut TaskInstance {
-        self.tasks[task].get_mut()
+    /// A task instance, by its place.
+    pub(super) fn row(&self, instance: usize) -> &TaskInstance {
+        self.tasks[instance].get()
+    }
+
+    pub(super) fn row_mut(&mut self, instance: usize) -> &mut TaskInstance {
+        self.tasks[instance].get_mut()
+    }
+
+    /// The places of the instances of a task.
+    pub(super) fn instances(&self, task: usize) -> Range<usize> {
+        self.layout.instances(task)
+    }
+
+    /// The place of the instance of a task with this map index.
+    pub(super) fn instance(&self, task: usize, map_index: i32) -> Option<usize> {
+        let places = self.instances(task);
+        let before = |slot: &Slot<'_, TaskInstance>| slot.get().key.map_index < map_index;
+        let place = places.start + self.tasks[places.clone()].partition_point(before);
+        let is_found = places.contains(&place) && self.row(place).key.map_index == map_index;
+        is_found.then_some(place)
+    }
+
+    /// The number of the task of an instance.
+    pub(super) fn task_of(&self, instance: usize) -> usize {
+        self.layout.task_of(instance)
+    }
+
+    /// The task of an instance.
+    pub(super) fn spec(&self, instance: usize) -> &'a Task {
+        self.specs[self.task_of(instance)]
     }
 
     pub(super) fn rows(&self) -> impl Iterator<Item = &TaskInstance> {
@@ -155,11 +199,11 @@ impl<'a> RunWork<'a> {
     /// Moves a task instance to another state.
     pub(super) fn transition(
         &mut self,
-        task: usize,
+        instance: usize,
         to: impl Into<Option<TaskState>>,
         cause: Cause,
     ) -> &mut TaskInstance {
-        let (row, to) = (self.row_mut(task), to.into());
+        let (row, to) = (self.row_mut(instance), to.into());
         transitions::note((row.state, to, cause));
         row.state = to;
         row
@@ -175,14 +219,14 @@ impl<'a> RunWork<'a> {
 
     /// Ends the run before all of its tasks have: those that run are failed, the others skipped. A timeout skips all.
     pub(super) fn abort(&mut self, cause: RunCause, reason: &str, now: Timestamp) {
-        for task in 0..self.tasks.len() {
-            let state = self.row(task).state;
+        for instance in 0..self.n_rows() {
+            let state = self.row(instance).state;
             if state.is_some_and(TaskState::is_finished) {
                 continue;
             }
             let runs = matches!(state, Some(TaskState::Running | TaskState::Restarting));
             let row = if runs && cause != RunCause::TimedOut {
-                let row = self.transition(task, TaskState::Failed, Cause::RunEnded);
+                let row = self.transition(instance, TaskState::Failed, Cause::RunEnded);
                 row.failure = Some(Failure {
                     message: format!("its run ended first: {reason}"),
                     reason: Some("RunEnded".to_owned()),
@@ -191,7 +235,7 @@ impl<'a> RunWork<'a> {
                 });
                 row
             } else {
-                self.transition(task, TaskState::Skipped, Cause::RunEnded)
+                self.transition(instance, TaskState::Skipped, Cause::RunEnded)
             };
             row.end_date = Some(now);
         }
@@ -208,6 +252,8 @@ impl<'a> RunWork<'a> {
             .task_instances
             .extend(self.tasks.into_iter().filter_map(Slot::into_changed));
         changes.archived.extend(self.archived);
+        changes.reschedules.extend(self.reschedules);
+        changes.deferrals.extend(self.deferrals);
     }
 }
 

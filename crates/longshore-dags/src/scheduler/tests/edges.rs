@@ -145,6 +145,14 @@ fn every_listed_edge_is_taken() {
     tries();
     cleared();
     super::retry::a_task_that_waits_for_its_retry_waits_for_what_is_cleared_before_it();
+    super::waiting::a_sensor_looks_again_in_the_same_try();
+    super::waiting::a_sensor_that_looks_again_is_examined_like_a_scheduled_task();
+    super::waiting::a_run_that_ends_first_skips_what_waits_outside();
+    super::waiting::what_waits_outside_can_be_cleared();
+    super::workers::each_end_that_a_worker_reports_is_that_of_its_try();
+    super::workers::a_worker_that_asks_for_a_retry_gets_the_next_try();
+    super::workers::a_sensor_that_gives_up_its_worker_looks_again();
+    super::workers::a_try_waits_for_a_trigger_or_a_human();
     super::runs::a_run_of_which_no_task_can_ever_start_fails();
     assert_eq!(recorder::untaken(), (Vec::new(), Vec::new()));
 }

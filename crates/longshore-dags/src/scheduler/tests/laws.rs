@@ -4,7 +4,7 @@
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use longshore_core::{Never, Next, Plan};
-use longshore_store::{Changes, RunKey, TaskInstance, TaskState};
+use longshore_store::{Changes, TaskInstance, TaskKey, TaskState};
 use longshore_test::laws::{Decider, check_decider};
 use proptest::prelude::*;
 
@@ -274,7 +274,7 @@ fn new_world(tape: &mut Tape, dag: Dag, n_runs: usize) -> World {
     world
 }
 
-fn ends(world: &World) -> BTreeMap<(RunKey, String), (Option<TaskState>, u32)> {
+fn ends(world: &World) -> BTreeMap<TaskKey, (Option<TaskState>, u32)> {
     let rows = world.rows.iter();
     rows.map(|(at, row)| (at.clone(), (row.state, row.try_number)))
         .collect()

@@ -399,7 +399,7 @@ pub(super) fn a_run_of_which_no_task_can_ever_start_fails() {
     never.trigger_rule = TriggerRule::AllSkipped;
     let mut world = World::with_run(dag(vec![task("a", &[]), never]));
     // A row that a DAG without this task would have left behind.
-    let row = world.rows.get_mut(&(key("r"), "a".to_owned())).unwrap();
+    let row = world.rows.get_mut(&key("r").task("a")).unwrap();
     row.state = Some(Removed);
     row.end_date = Some(world.now);
     let mut reloaded = world.board.clone();

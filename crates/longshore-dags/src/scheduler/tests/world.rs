@@ -10,7 +10,7 @@ use std::{
 use jiff::{SignedDuration, Timestamp};
 use longshore_core::{Action, Next};
 use longshore_store::{
-    Changes, DEFAULT_POOL, Pool, Run, RunKey, RunState, Snapshot, TaskInstance, TaskState,
+    Changes, DEFAULT_POOL, Pool, Run, RunKey, RunState, Snapshot, TaskInstance, TaskKey, TaskState,
 };
 use uuid::Uuid;
 
@@ -19,6 +19,7 @@ use crate::{
     scheduler::{
         ActiveRun, Board, Clearing, Fact, LaunchChange, LaunchFact, Limits, NewRun, Observed,
         Selection, decide,
+        identity::try_id,
         trigger_rule::{Counts, Verdict, evaluate, evaluate_indirect_setups},
     },
     timetable::Timetable,
@@ -106,7 +107,7 @@ pub(super) struct World {
     pub(super) limits: Limits,
     pub(super) pools: Vec<Pool>,
     pub(super) runs: BTreeMap<RunKey, Run>,
-    pub(super) rows: BTreeMap<(RunKey, String), TaskInstance>,
+    pub(super) rows: BTreeMap<TaskKey, TaskInstance>,
     pub(super) archived: Vec<TaskInstance>,
     pub(super) dags: BTreeMap<RunKey, Arc<Dag>>,
     pub(super) watch_position: Option<String>,
@@ -150,6 +151,12 @@ impl World {
             .map(|&(name, slots)| Pool::new(name, slots))
             .collect();
         self.board.set_pools(self.pools.clone());
+    }
+
+    /// Changes a row of run `r`, in the store too: what a worker will have said.
+    pub(super) fn put(&mut self, task: &str, change: impl FnOnce(&mut TaskInstance)) {
+        change(self.rows.get_mut(&key("r").task(task)).unwrap());
+        self.board = self.load();
     }
 
     pub(super) fn wait(&mut self, seconds: i64) {
@@ -264,9 +271,8 @@ impl World {
         }
         for ended in &changes.archived {
             let ended = &ended.task_instance;
-            let at = (ended.key.run.clone(), ended.key.task_id.clone());
             assert_eq!(
-                self.rows[&at].id, ended.id,
+                self.rows[&ended.key].id, ended.id,
                 "only the current try is archived"
             );
             let has_succeeded = ended.state == Some(TaskState::Success);
@@ -275,8 +281,7 @@ impl World {
         }
         let before = self.rows.clone();
         for row in &changes.task_instances {
-            let at = (row.key.run.clone(), row.key.task_id.clone());
-            let old = before.get(&at);
+            let old = before.get(&row.key);
             check_row(old, row, self.was_cleared);
             if old.is_none_or(|old| old.id != row.id) {
                 assert!(self.ids.insert(row.id), "the id of each try is new");
@@ -291,11 +296,16 @@ impl World {
                 version: row.version + 1,
                 ..row.clone()
             };
-            self.rows.insert(at, new);
+            self.rows.insert(row.key.clone(), new);
         }
         for row in &changes.task_instances {
-            let old = before.get(&(row.key.run.clone(), row.key.task_id.clone()));
-            let waited = |state| matches!(state, None | Some(TaskState::UpForRetry));
+            let old = before.get(&row.key);
+            let waited = |state| {
+                matches!(
+                    state,
+                    None | Some(TaskState::UpForRetry | TaskState::UpForReschedule)
+                )
+            };
             let waits_for_retry = row.state == Some(TaskState::UpForRetry);
             if old.is_none_or(|old| waited(old.state)) && !waits_for_retry {
                 self.check_dependencies(row);
@@ -306,7 +316,8 @@ impl World {
         }
     }
 
-    /// D3: what left `None`, or the wait for its retry, did so because its rule says so of the committed states.
+    /// D3: what left `None`, or the wait for its retry or its next look, did so because its rule says so of the committed
+    /// states.
     fn check_dependencies(&self, row: &TaskInstance) {
         let run = &self.runs[&row.key.run];
         let dag = &self.dags[&row.key.run];
@@ -314,8 +325,11 @@ impl World {
         let count = |ids: &BTreeSet<String>| {
             let mut counts = Counts::default();
             for id in ids {
-                let state = self.rows[&(row.key.run.clone(), id.clone())].state;
-                counts.add(state, dag.tasks[id].is_setup);
+                let is_of_task =
+                    |it: &&TaskInstance| it.key.run == row.key.run && it.key.task_id == *id;
+                for instance in self.rows.values().filter(is_of_task) {
+                    counts.add(instance.state, dag.tasks[id].is_setup);
+                }
             }
             counts
         };
@@ -446,7 +460,31 @@ impl World {
     }
 
     pub(super) fn row(&self, task: &str) -> &TaskInstance {
-        &self.rows[&(key("r"), task.to_owned())]
+        &self.rows[&key("r").task(task)]
+    }
+
+    /// An instance of a mapped task of run `r`.
+    pub(super) fn instance(&self, task: &str, map_index: i32) -> &TaskInstance {
+        let at = TaskKey {
+            map_index,
+            ..key("r").task(task)
+        };
+        &self.rows[&at]
+    }
+
+    /// Maps a task of run `r` that has not begun over so many map indexes.
+    pub(super) fn map(&mut self, task: &str, n: i32) {
+        let unmapped = self.rows.remove(&key("r").task(task)).unwrap();
+        for map_index in 0..n {
+            let mut row = unmapped.clone();
+            row.key.map_index = map_index;
+            if map_index > 0 {
+                row.id = try_id(self.now, &row.key, 1);
+                self.ids.insert(row.id);
+            }
+            self.rows.insert(row.key.clone(), row);
+        }
+        self.board = self.load();
     }
 
     pub(super) fn state(&self, task: &str) -> Option<TaskState> {

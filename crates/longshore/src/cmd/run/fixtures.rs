@@ -3,7 +3,9 @@
 use std::path::PathBuf;
 
 use jiff::{SignedDuration, Timestamp};
-use longshore_store::{Run, RunKey, RunState, RunType, StoredDocument, TaskInstance, TaskState};
+use longshore_store::{
+    Run, RunDetails, RunKey, RunState, RunType, StoredDocument, TaskInstance, TaskState,
+};
 use serde_json::Value;
 use uuid::Uuid;
 
@@ -28,6 +30,7 @@ fn run(state: RunState) -> Run {
         dag_hash: StoredDocument::of(&Value::Null).hash().clone(),
         is_prepared: true,
         reason: None,
+        details: RunDetails::default(),
         version: 1,
     }
 }
