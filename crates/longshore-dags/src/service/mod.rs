@@ -426,8 +426,8 @@ async fn cluster_id(client: &Client) -> Result<String, StartError> {
         .unwrap_or_default())
 }
 
-/// The tries, once it is on record that this is another cluster: rows from before want pods in it that this record makes
-/// unwanted.
+/// The tries that need a round. None comes before the scheduler has recorded that it runs in another cluster: a row that was
+/// written in the earlier cluster asks for a pod, and this record takes the request back.
 fn launch_triggers(shared: Arc<Shared>) -> impl Stream<Item = Uuid> + Send {
     let keys = shared.launch_keys.clone().stream();
     let has_arrived = async move {

@@ -127,8 +127,8 @@ impl ExecTarget {
     }
 }
 
-/// The beginning of what a command writes, which is read to its end: a command may write without an end, and waits for
-/// who does not read.
+/// The beginning of what a command writes. The node reads all of it and keeps only this: a command that writes much must
+/// neither fill the memory of the node nor stand still because nobody reads.
 async fn beginning(stream: Option<impl AsyncRead + Unpin>) -> io::Result<Vec<u8>> {
     let mut beginning = Vec::new();
     if let Some(mut stream) = stream {

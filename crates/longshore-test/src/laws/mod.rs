@@ -22,8 +22,8 @@ pub use real_time::ends_as;
 pub use recoveries::{check_recoveries, recovery_plan};
 pub use silence::{Asking, Host, check_silence};
 pub use system::{
-    Owned, Report, Run, Scenario, Troubles, breaks, check_crashes, check_plans, check_scenario,
-    check_seeds, play_until, replay,
+    Owned, Report, Run, Scenario, Troubles, breaks, check_crashes, check_every_case, check_plans,
+    check_scenario, check_seeds, play_until, replay,
 };
 
 /// A law of every controller.

@@ -77,7 +77,7 @@ fn number_of(target: &Value, port: &Value, protocol: &str, pod: &Pod) -> Option<
     };
     let spec = pod.spec.as_ref()?;
     let sidecars = spec.init_containers.iter().flatten();
-    let sidecars = sidecars.filter(|it| it.restart_policy.as_deref() == Some("Always"));
+    let sidecars = sidecars.filter(|it| pods::is_sidecar(it));
     let ports = spec
         .containers
         .iter()

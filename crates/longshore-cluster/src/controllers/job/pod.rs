@@ -68,7 +68,7 @@ fn of_containers(pod: &Pod) -> Option<Timestamp> {
         let mut all = spec
             .into_iter()
             .flat_map(|it| it.init_containers.iter().flatten());
-        all.any(|it| it.name == name && it.restart_policy.as_deref() == Some("Always"))
+        all.any(|it| it.name == name && pods::is_sidecar(it))
     };
     let sidecars = status.init_container_statuses.iter().flatten();
     let sidecars = sidecars.filter(|it| is_sidecar(&it.name));

@@ -8,6 +8,8 @@ use k8s_openapi::{
 };
 use longshore_k8s::{HostPort, Quantity};
 
+use crate::controllers::workloads::pods::is_sidecar;
+
 /// Amounts by resource name, in thousandths.
 pub(super) type Amounts = BTreeMap<String, i128>;
 
@@ -59,7 +61,7 @@ pub(super) fn demand(pod: &Pod) -> Amounts {
     let mut starting = Amounts::new();
     for container in spec.init_containers.iter().flatten() {
         let own = requests(container);
-        if container.restart_policy.as_deref() == Some("Always") {
+        if is_sidecar(container) {
             add(&mut running, &own);
             raise(&mut starting, &running);
         } else {
@@ -84,7 +86,7 @@ pub(super) fn host_ports(pod: &Pod) -> Vec<HostPort> {
         return Vec::new();
     };
     let init = spec.init_containers.iter().flatten();
-    let sidecars = init.filter(|it| it.restart_policy.as_deref() == Some("Always"));
+    let sidecars = init.filter(|it| is_sidecar(it));
     let ports = sidecars.chain(&spec.containers).flat_map(|it| &it.ports);
     let read = |port: &ContainerPort| {
         let (ip, protocol) = (port.host_ip.as_deref(), port.protocol.as_deref());

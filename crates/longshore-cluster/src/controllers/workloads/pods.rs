@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use jiff::Timestamp;
-use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::api::core::v1::{Container, Pod};
 use serde_json::{Map, Value, json};
 
 pub(crate) fn name(pod: &Pod) -> &str {
@@ -17,6 +17,11 @@ pub(crate) fn uid(pod: &Pod) -> &str {
 pub(crate) fn phase(pod: &Pod) -> &str {
     let status = pod.status.as_ref();
     status.and_then(|it| it.phase.as_deref()).unwrap_or("")
+}
+
+/// Whether an init container runs beside the others, as long as the pod does.
+pub(crate) fn is_sidecar(init: &Container) -> bool {
+    init.restart_policy.as_deref() == Some("Always")
 }
 
 pub(crate) fn is_deleting(pod: &Pod) -> bool {
