@@ -16,6 +16,22 @@ const LATE_WRITE: Duration = Duration::from_secs(10);
 /// How long watches get no answer in the cases with an outage: longer than most steps of a scenario take.
 const OUTAGE: Duration = Duration::from_secs(5);
 
+/// The kinds of faults that a scenario meets, as first ones and during the recovery from one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kinds {
+    /// All of them.
+    All,
+    /// Those that lose an effect's answer, with the process or alone.
+    LostAnswers,
+}
+
+impl Kinds {
+    fn include(self, point: &Point, fault: Fault) -> bool {
+        let loses_answer = matches!(fault, Fault::KillAfter | Fault::LoseAnswer);
+        self == Self::All || loses_answer && !point.is_read()
+    }
+}
+
 /// One world to be run, and the law that its end is about.
 #[derive(Clone, Debug)]
 pub(super) struct Case {
@@ -61,22 +77,14 @@ pub(super) fn mixed(n: u64) -> u64 {
     n.wrapping_mul(0x9e37_79b9_7f4a_7c15)
 }
 
-/// Every fault of the undisturbed world's watches, then every fault at every point of it.
-pub(super) fn cases<S: Scenario>(scenario: &S, reference: &Run) -> Vec<Case> {
-    let mut cases = vec![
-        Case::watches(Law::StaleSafe, [WatchFault::late(LATE)]),
-        Case::watches(Law::LevelTriggered, [WatchFault::NoBookmarks]),
-        Case::watches(Law::LevelTriggered, [WatchFault::CutAfter(1)]),
-        Case::watches(
-            Law::LevelTriggered,
-            [WatchFault::CutAfter(1), WatchFault::Repeat],
-        ),
-    ];
-    for (resource, n_events) in &reference.watch_events {
-        cases.extend(watch_cases(resource, *n_events));
-    }
+/// Every fault of the undisturbed world's watches, then every fault at every point of it, of these kinds.
+pub(super) fn cases<S: Scenario>(scenario: &S, reference: &Run, kinds: Kinds) -> Vec<Case> {
+    let mut cases = match kinds {
+        Kinds::All => all_watch_cases(reference),
+        Kinds::LostAnswers => Vec::new(),
+    };
     for point in &reference.points {
-        for fault in faults_at(scenario, reference, point) {
+        for fault in faults_at(scenario, reference, point, kinds) {
             let law = match fault {
                 Fault::KillBefore | Fault::KillAfter => Law::Restartable,
                 Fault::LoseAnswer => Law::Repeatable,
@@ -90,16 +98,39 @@ pub(super) fn cases<S: Scenario>(scenario: &S, reference: &Run) -> Vec<Case> {
     cases
 }
 
-/// What can go wrong at a point of this run. A kill before a point right behind another one is the kill after that one
+/// What can go wrong with all watches of this run, and with those of each resource.
+fn all_watch_cases(reference: &Run) -> Vec<Case> {
+    let mut cases = vec![
+        Case::watches(Law::StaleSafe, [WatchFault::late(LATE)]),
+        Case::watches(Law::LevelTriggered, [WatchFault::NoBookmarks]),
+        Case::watches(Law::LevelTriggered, [WatchFault::CutAfter(1)]),
+        Case::watches(
+            Law::LevelTriggered,
+            [WatchFault::CutAfter(1), WatchFault::Repeat],
+        ),
+    ];
+    for (resource, n_events) in &reference.watch_events {
+        cases.extend(watch_cases(resource, *n_events));
+    }
+    cases
+}
+
+/// What of these kinds can go wrong at a point of this run. A kill before a point right behind another one is the kill after that one
 /// or, where that is a read, before it: between the two, the process has only learned what it forgets.
-pub(super) fn faults_at<S: Scenario>(scenario: &S, run: &Run, point: &Point) -> Vec<Fault> {
+pub(super) fn faults_at<S: Scenario>(
+    scenario: &S,
+    run: &Run,
+    point: &Point,
+    kinds: Kinds,
+) -> Vec<Fault> {
     let is_request = run.requests.contains(&point.what) && !point.is_read();
     let is_late = is_request && scenario.may_land_late(point);
     let is_kill_again =
         |fault: &Fault| *fault == Fault::KillBefore && run.further_points.contains(point);
     let faults = faults_for(point).iter().copied();
     let faults = faults.filter(|fault| !is_kill_again(fault));
-    faults.chain(is_late.then(|| lands_late(point))).collect()
+    let faults = faults.chain(is_late.then(|| lands_late(point)));
+    faults.filter(|fault| kinds.include(point, *fault)).collect()
 }
 
 fn lands_late(point: &Point) -> Fault {

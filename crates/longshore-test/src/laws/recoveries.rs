@@ -17,7 +17,7 @@ use serde_json::json;
 
 use super::{
     Law, Report, Run, Scenario, Violation,
-    cases::{Case, cases, faults_at, is_in_share, mixed},
+    cases::{Case, Kinds, cases, faults_at, is_in_share, mixed},
     judge::judge,
     system::{in_parallel, replay},
 };
@@ -38,18 +38,19 @@ pub(super) fn of_test_run<S: Scenario>(
     n: usize,
     case: &Case,
     run: &Run,
+    kinds: Kinds,
 ) -> Option<Case> {
     let case_number = u64::try_from(n).ok()?;
     if !is_in_share(scenario, case_number, SHARE) {
         return None;
     }
-    let seconds = second_faults(scenario, case, run);
+    let seconds = second_faults(scenario, case, run, kinds);
     let n = spread(case_number, 0, seconds.len())?;
     Some(with_second(case, seconds.get(n)?))
 }
 
-/// All second faults of a case that went like this.
-fn second_faults<S: Scenario>(scenario: &S, case: &Case, run: &Run) -> Vec<Second> {
+/// All second faults of these kinds of a case that went like this.
+fn second_faults<S: Scenario>(scenario: &S, case: &Case, run: &Run, kinds: Kinds) -> Vec<Second> {
     let prolongs_outage =
         |point: &&Point| point.what.starts_with("watch ") || point.what.starts_with("list ");
     let points = run.recovery.iter();
@@ -57,7 +58,7 @@ fn second_faults<S: Scenario>(scenario: &S, case: &Case, run: &Run) -> Vec<Secon
     let points = points.filter(|point| !(scenario.has_appointments() && prolongs_outage(point)));
     let mut seconds = Vec::new();
     for point in points {
-        let faults = faults_at(scenario, run, point).into_iter();
+        let faults = faults_at(scenario, run, point, kinds).into_iter();
         seconds.extend(faults.map(|fault| (point.clone(), fault)));
     }
     seconds
@@ -86,6 +87,7 @@ fn gcd(a: u64, b: u64) -> u64 {
 /// A scenario with all of its first faults.
 struct Recoveries<'s, S> {
     scenario: &'s S,
+    kinds: Kinds,
     reference: Run,
     cases: Vec<Case>,
     firsts: Vec<OnceLock<First>>,
@@ -98,11 +100,12 @@ struct First {
 }
 
 impl<'s, S: Scenario> Recoveries<'s, S> {
-    fn of(scenario: &'s S) -> Self {
+    fn of(scenario: &'s S, kinds: Kinds) -> Self {
         let reference = replay(scenario, FaultPlan::none());
-        let cases = cases(scenario, &reference);
+        let cases = cases(scenario, &reference, kinds);
         Self {
             scenario,
+            kinds,
             reference,
             firsts: cases.iter().map(|_| OnceLock::new()).collect(),
             cases,
@@ -124,7 +127,7 @@ impl<'s, S: Scenario> Recoveries<'s, S> {
             let run = replay(self.scenario, case.plan.clone());
             let broken = judge(self.scenario, case, &run, &self.reference);
             let seconds = if broken.is_empty() {
-                second_faults(self.scenario, case, &run)
+                second_faults(self.scenario, case, &run, self.kinds)
             } else {
                 Vec::new()
             };
@@ -138,15 +141,24 @@ impl<'s, S: Scenario> Recoveries<'s, S> {
         let place = spread(u64::try_from(n).ok()?, turn, seconds.len())?;
         Some(with_second(self.cases.get(n)?, seconds.get(place)?))
     }
+
+    /// Whether a lower seed, from `start` on, means the same pair.
+    fn is_repeated(&self, seed: u64, start: u64) -> bool {
+        let first = self.case_of(seed).and_then(|(n, _)| self.first(n));
+        let n_seconds = first.map_or(0, |first| first.seconds.len());
+        let period = u64::try_from(self.cases.len().saturating_mul(n_seconds));
+        let same = period.ok().and_then(|period| seed.checked_sub(period));
+        same.is_some_and(|same| same >= start)
+    }
 }
 
-/// The plan of a seed: a first fault, and a second one during the recovery. `None` where the scenario has no fault, or
+/// The plan of a seed of [`check_recoveries`]: a first fault, and a second one during the recovery. `None` where the scenario has no fault, or
 /// breaks a law with the first one alone.
 ///
 /// # Panics
 /// Where a world panics.
 pub fn recovery_plan<S: Scenario>(scenario: &S, seed: u64) -> Option<FaultPlan> {
-    let pair = Recoveries::of(scenario).pair_of(seed)?;
+    let pair = Recoveries::of(scenario, Kinds::All).pair_of(seed)?;
     Some(pair.plan)
 }
 
@@ -156,13 +168,20 @@ pub fn recovery_plan<S: Scenario>(scenario: &S, seed: u64) -> Option<FaultPlan> 
 /// # Panics
 /// Where a world panics.
 pub fn check_recoveries<S: Scenario>(scenario: &S, seeds: Range<u64>) -> Report {
-    let recoveries = Recoveries::of(scenario);
+    check_pairs(scenario, Kinds::All, seeds)
+}
+
+/// Like [`check_recoveries`], of these kinds of faults. Each pair is played once, however many of the seeds mean it.
+pub(super) fn check_pairs<S: Scenario>(scenario: &S, kinds: Kinds, seeds: Range<u64>) -> Report {
+    let recoveries = Recoveries::of(scenario, kinds);
     let violations = Mutex::new(Vec::new());
     let n_pairs = AtomicUsize::new(0);
     let n_seeds = usize::try_from(seeds.end.saturating_sub(seeds.start)).unwrap_or(usize::MAX);
     in_parallel(n_seeds, |n| {
         let seed = seeds.start + u64::try_from(n).unwrap_or(u64::MAX);
-        if let Some(pair) = recoveries.pair_of(seed) {
+        if let Some(pair) = recoveries.pair_of(seed)
+            && !recoveries.is_repeated(seed, seeds.start)
+        {
             n_pairs.fetch_add(1, Ordering::Relaxed);
             let run = replay(scenario, pair.plan.clone());
             let mut found = judge(scenario, &pair, &run, &recoveries.reference);

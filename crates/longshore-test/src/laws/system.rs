@@ -14,12 +14,12 @@ use std::{
 
 use super::{
     Law, Violation,
-    cases::{self, Case},
+    cases::{self, Case, Kinds},
     judge::{difference, judge, writes},
     recoveries,
 };
 use crate::{
-    faults::{Fault, FaultPlan, Faults, Point, Process, is_read},
+    faults::{FaultPlan, Faults, Point, Process, is_read},
     logs::CollectedLogs,
 };
 
@@ -298,15 +298,7 @@ impl Extent {
 /// # Panics
 /// Where a world panics.
 pub fn check_scenario<S: Scenario>(scenario: &S) -> Report {
-    match Extent::wanted() {
-        Extent::Share => check_until(scenario, cases::of_test_run, |_| false),
-        Extent::All => check_every_case(scenario),
-        Extent::Seeds(seeds) => {
-            let report = recoveries::check_recoveries(scenario, seeds);
-            recoveries::tell_campaign(&report);
-            report
-        }
-    }
+    check_wanted(scenario, Kinds::All)
 }
 
 /// Like [`check_scenario`] with `LONGSHORE_TEST_LAWS=all`, whatever that says: for the laws themselves, which a share of the
@@ -315,30 +307,29 @@ pub fn check_scenario<S: Scenario>(scenario: &S) -> Report {
 /// # Panics
 /// Where a world panics.
 pub fn check_every_case<S: Scenario>(scenario: &S) -> Report {
-    check_until(scenario, |_, cases| cases, |_| false)
+    check_until(scenario, Kinds::All, |_, cases| cases, |_| false)
 }
 
-/// Like [`check_scenario`], of the faults only those that lose an effect's answer, with the process or alone: for stories
-/// whose other faults play the same part in the stories of [`check_scenario`].
+/// Like [`check_scenario`], of the faults only those that lose an effect's answer, with the process or alone, and so for
+/// second faults: for stories whose other faults play the same part in the stories of [`check_scenario`].
 ///
 /// # Panics
 /// Where a world panics.
 pub fn check_crashes<S: Scenario>(scenario: &S) -> Report {
-    let is_crash = |case: &Case| {
-        let mut at = case.plan.at.iter();
-        let loses_answer = |(point, fault): &(Point, Fault)| {
-            !point.is_read() && matches!(fault, Fault::KillAfter | Fault::LoseAnswer)
-        };
-        case.plan.watches.is_empty() && at.all(loses_answer)
-    };
-    let crashes = |scenario: &S, mut cases: Vec<Case>| {
-        cases.retain(is_crash);
-        match Extent::wanted() {
-            Extent::Share => cases::of_test_run(scenario, cases),
-            Extent::All | Extent::Seeds(_) => cases,
+    check_wanted(scenario, Kinds::LostAnswers)
+}
+
+/// Plays the scenario with these kinds of faults, as far as the environment says.
+fn check_wanted<S: Scenario>(scenario: &S, kinds: Kinds) -> Report {
+    match Extent::wanted() {
+        Extent::Share => check_until(scenario, kinds, cases::of_test_run, |_| false),
+        Extent::All => check_until(scenario, kinds, |_, cases| cases, |_| false),
+        Extent::Seeds(seeds) => {
+            let report = recoveries::check_pairs(scenario, kinds, seeds);
+            recoveries::tell_campaign(&report);
+            report
         }
-    };
-    check_until(scenario, crashes, |_| false)
+    }
 }
 
 /// Plays every case, up to the first violation of `law`.
@@ -347,7 +338,7 @@ pub fn check_crashes<S: Scenario>(scenario: &S) -> Report {
 /// Where a world panics.
 pub fn breaks<S: Scenario>(scenario: &S, law: Law) -> bool {
     let is_enough = |violation: &Violation| violation.law == law;
-    check_until(scenario, |_, cases| cases, is_enough).breaks(law)
+    check_until(scenario, Kinds::All, |_, cases| cases, is_enough).breaks(law)
 }
 
 /// Runs the scenario undisturbed, then once for each seed, which draws many faults at once.
@@ -382,6 +373,7 @@ pub fn check_plans<S: Scenario>(
 
 fn check_until<S: Scenario>(
     scenario: &S,
+    kinds: Kinds,
     chosen: impl FnOnce(&S, Vec<Case>) -> Vec<Case>,
     is_enough: impl Fn(&Violation) -> bool + Sync,
 ) -> Report {
@@ -400,11 +392,12 @@ fn check_until<S: Scenario>(
             detail: difference(&reference, &again),
         });
     }
-    let cases = chosen(scenario, cases::cases(scenario, &reference));
+    let cases = chosen(scenario, cases::cases(scenario, &reference, kinds));
     let mut n_worlds = 2;
     // What is wrong without any fault is wrong with each of them.
     if violations.is_empty() {
-        let (n_more, found) = run_all(scenario, &cases, &reference, Seconds::Share, is_enough);
+        let seconds = Seconds::Share(kinds);
+        let (n_more, found) = run_all(scenario, &cases, &reference, seconds, is_enough);
         n_worlds += n_more;
         violations = found;
     }
@@ -494,8 +487,8 @@ pub async fn play_until<S: Scenario, T>(
 enum Seconds {
     /// None of them.
     None,
-    /// The share of every test run.
-    Share,
+    /// The share of every test run, with second faults of these kinds.
+    Share(Kinds),
 }
 
 /// Runs a world for each case. Returns how many worlds there were, and which laws they broke.
@@ -520,9 +513,9 @@ fn run_all<S: Scenario>(
         };
         let (run, mut found) = play(case);
         // What is wrong with one fault is wrong with two.
-        if seconds == Seconds::Share
+        if let Seconds::Share(kinds) = seconds
             && found.is_empty()
-            && let Some(second) = recoveries::of_test_run(scenario, n, case, &run)
+            && let Some(second) = recoveries::of_test_run(scenario, n, case, &run, kinds)
         {
             found = play(&second).1;
         }

@@ -3,8 +3,8 @@ use std::ops::Range;
 use longshore_test::{
     FaultPlan,
     laws::{
-        Law, breaks, check_decider, check_every_case, check_recoveries, check_scenario,
-        check_seeds, check_silence, recovery_plan, replay,
+        Law, breaks, check_decider, check_every_case, check_recoveries, check_seeds, check_silence,
+        recovery_plan, replay,
     },
     planted::{
         Bug, ErrandBug, ErrandCrowd, ErrandScenario, OrderScenario, errand_ends,
@@ -43,7 +43,7 @@ fn each_planted_bug_breaks_the_law_that_is_named_for_it() {
 /// A record without a version is safe whatever else goes wrong, because no other client writes it.
 #[test]
 fn only_requests_that_land_late_show_a_write_without_a_version() {
-    let report = check_scenario(&OrderScenario(Bug::WritesWithoutVersion));
+    let report = check_every_case(&OrderScenario(Bug::WritesWithoutVersion));
     assert!(report.breaks(Law::StaleSafe));
     for violation in &report.violations {
         assert!(violation.case.contains("LandLate"), "{violation}");
@@ -130,7 +130,7 @@ fn no_silent_foreign_system_delays_another_key() {
 #[test]
 fn only_silence_shows_rounds_that_wait_for_answers() {
     for bug in [ErrandBug::AsksInRounds, ErrandBug::OneLimitForAll] {
-        check_scenario(&ErrandScenario(bug)).assert_kept();
+        check_every_case(&ErrandScenario(bug)).assert_kept();
         let report = check_silence(&ErrandCrowd(bug));
         assert!(report.breaks(Law::DelaysNobodyElse), "{bug:?}");
         let cases = report.violations.iter().map(|violation| &violation.case);
