@@ -1,7 +1,8 @@
-//! Foreign systems that accept every request and never answer: objects that do not need them are
-//! not delayed, and the controller ends at once after SIGTERM.
+//! Foreign systems that accept every request and never answer: objects that do not need them take no longer than twice
+//! their time alone, and the controller ends within 3 s after SIGTERM.
 //!
-//! `cargo xtask campaign silent-systems` runs this with the release program, and compares the times.
+//! Both limits are wider here by [`NOISE`]. `cargo xtask campaign silent-systems` runs this with the release program, 50
+//! objects and the limits themselves.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -51,8 +52,13 @@ const N_AFFECTED: u64 = 100;
 const N_UNAFFECTED: u64 = 10;
 /// Longer than anything takes that ends.
 const PATIENCE: Duration = Duration::from_secs(120);
-/// The shortest time limit of a client of a foreign system is 10 s: a controller that stops sooner has waited for none.
-const STOPS_WITHIN: Duration = Duration::from_secs(9);
+/// How many times as long as alone a pod may take beside a silent system, at the 99th percentile.
+const TIMES: u32 = 2;
+/// How long a controller may take to end. It waits 2 s at most for the answers to questions that are on record.
+const STOPS_WITHIN: Duration = Duration::from_secs(3);
+/// How much later a debug build may be that shares the processors with other tests. The shortest time limit of a client
+/// of a foreign system is 10 s, so that waiting for one is seen all the same.
+const NOISE: Duration = Duration::from_secs(2);
 /// The number of clients that create actions at the same time.
 const CREATORS: usize = 16;
 const STEP: Duration = Duration::from_millis(50);
@@ -222,27 +228,35 @@ pub(super) struct Silence {
 }
 
 impl Silence {
-    /// Prints it as the campaign reads it. The program took this time to end.
-    pub(super) fn report(self, stopped: Duration) {
-        assert!(stopped < STOPS_WITHIN, "{stopped:?}");
+    /// Checks what was measured, and prints it as the campaign reads it. The program took this time to end.
+    pub(super) fn report(mut self, stopped: Duration) {
+        self.alone.sort_unstable();
+        self.beside.sort_unstable();
         let result = json!({
             "system": self.system, "affected": self.n_affected, "requests_open": self.n_open,
-            "alone": percentiles(self.alone), "beside": percentiles(self.beside),
+            "alone": percentiles(&self.alone), "beside": percentiles(&self.beside),
             "stops_in_s": stopped.as_secs_f64(),
         });
         println!("result {result}");
+        let (alone, beside) = (at(&self.alone, 99), at(&self.beside, 99));
+        assert!(beside <= alone * TIMES + NOISE, "{result}");
+        assert!(stopped <= STOPS_WITHIN + NOISE, "{result}");
     }
 }
 
 /// The time that half of them take at most, and that 99 of 100 take at most, in milliseconds.
-fn percentiles(mut times: Vec<Duration>) -> Value {
-    times.sort_unstable();
-    let at = |hundredths: usize| {
-        let rank = (times.len() * hundredths).div_ceil(100).max(1);
-        let microseconds = (times[rank - 1].as_secs_f64() * 1e6).round();
+fn percentiles(sorted: &[Duration]) -> Value {
+    let in_ms = |hundredths| {
+        let microseconds = (at(sorted, hundredths).as_secs_f64() * 1e6).round();
         microseconds / 1e3
     };
-    json!({"p50_ms": at(50), "p99_ms": at(99), "n": times.len()})
+    json!({"p50_ms": in_ms(50), "p99_ms": in_ms(99), "n": sorted.len()})
+}
+
+/// The time that so many of 100 take at most.
+fn at(sorted: &[Duration], hundredths: usize) -> Duration {
+    let rank = (sorted.len() * hundredths).div_ceil(100).max(1);
+    sorted[rank - 1]
 }
 
 /// Starts the controller, whose actions ask a silent system, or do not.
