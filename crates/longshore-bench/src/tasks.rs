@@ -189,11 +189,11 @@ fn name(series: &str, i: usize) -> String {
 /// What was seen of actions and pods, and when. Clones share it.
 #[derive(Clone)]
 struct Board {
-    seen: watch::Receiver<Seen>,
+    seen: watch::Receiver<Observed>,
 }
 
 #[derive(Default)]
-struct Seen {
+struct Observed {
     /// The first pod of each action, when it was first seen.
     pods: BTreeMap<String, (Instant, Arc<Pod>)>,
     /// All pods.
@@ -207,7 +207,7 @@ struct Seen {
 
 impl Board {
     fn follow(rig: &Rig) -> Self {
-        let (tell, seen) = watch::channel(Seen::default());
+        let (tell, seen) = watch::channel(Observed::default());
         let pods: Api<Pod> = Api::namespaced(rig.client.clone(), &rig.namespace);
         let actions = actions(rig);
         tokio::spawn(async move {
@@ -240,7 +240,7 @@ impl Board {
     }
 }
 
-impl Seen {
+impl Observed {
     fn see_pod(&mut self, pod: Arc<Pod>) {
         let name = pod.name_any();
         // `<action>-<attempt - 1>`

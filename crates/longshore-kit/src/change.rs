@@ -58,7 +58,7 @@ impl Change {
 impl NotDone {
     /// What a request says that failed; `None` where this process may send none.
     pub(crate) fn of(error: &ApiError) -> Option<Self> {
-        if error.is_deposed() {
+        if error.is_not_leader() {
             return None;
         }
         let words = error.message().map(str::to_owned);
@@ -102,7 +102,7 @@ mod tests {
     use longshore_core::{Never, Resource};
 
     use super::*;
-    use crate::{lease::Deposed, requests::Cause};
+    use crate::{lease::NotLeader, requests::Cause};
 
     fn pod() -> ObjectRef {
         ObjectRef {
@@ -162,7 +162,7 @@ mod tests {
         let silent = Cause::Timeout(Duration::from_secs(30));
         let expected = "delete of Pod default/p failed: no answer within 30 s";
         assert_eq!(said(silent), done(expected, false));
-        assert_eq!(said(Cause::Deposed(Deposed)), None);
+        assert_eq!(said(Cause::NotLeader(NotLeader)), None);
         let changed = ApplyError::Changed("Pod default/p".to_owned());
         let expected = "Pod default/p changed since it was decided upon";
         assert_eq!(changed.not_done(), done(expected, false));

@@ -17,7 +17,7 @@ use longshore_k8s::metadata::parse_version;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use crate::lease::Deposed;
+use crate::lease::NotLeader;
 
 /// A request that is not answered within this time counts as lost: a hung connection must not hold a key for ever.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
@@ -231,7 +231,7 @@ pub enum Cause {
     Timeout(Duration),
     /// Another process acts.
     #[error(transparent)]
-    Deposed(#[from] Deposed),
+    NotLeader(#[from] NotLeader),
     /// The connection failed: whether the request took effect is unknown.
     #[error("no answer")]
     NoAnswer(#[source] Box<kube::Error>),
@@ -256,7 +256,7 @@ impl From<kube::Error> for Cause {
             kube::Error::Api(status) => Self::Answer(status),
             kube::Error::SerdeError(source) => Self::Unreadable(source),
             kube::Error::BuildRequest(source) => Self::NotARequest(source),
-            kube::Error::Service(error) if error.is::<Deposed>() => Self::Deposed(Deposed),
+            kube::Error::Service(error) if error.is::<NotLeader>() => Self::NotLeader(NotLeader),
             other => Self::NoAnswer(Box::new(other)),
         }
     }
@@ -282,8 +282,8 @@ impl ApiError {
     }
 
     /// Whether it was not sent, because we do not hold the lease.
-    pub fn is_deposed(&self) -> bool {
-        matches!(self.cause, Cause::Deposed(_))
+    pub fn is_not_leader(&self) -> bool {
+        matches!(self.cause, Cause::NotLeader(_))
     }
 
     /// The HTTP status of the answer, where there was one.
@@ -358,7 +358,9 @@ impl ApiError {
                 410 => UnknownCause::Expired,
                 _ => UnknownCause::Unreachable,
             },
-            Cause::Timeout(_) | Cause::Deposed(_) | Cause::NoAnswer(_) => UnknownCause::Unreachable,
+            Cause::Timeout(_) | Cause::NotLeader(_) | Cause::NoAnswer(_) => {
+                UnknownCause::Unreachable
+            }
             Cause::Unreadable(_) | Cause::NotARequest(_) | Cause::NotAPatch(_) => {
                 UnknownCause::NotUnderstood
             }
@@ -370,7 +372,7 @@ impl ApiError {
         match &self.cause {
             Cause::Answer(status) => Some(status),
             Cause::Timeout(_)
-            | Cause::Deposed(_)
+            | Cause::NotLeader(_)
             | Cause::NoAnswer(_)
             | Cause::Unreadable(_)
             | Cause::NotARequest(_)
@@ -383,7 +385,7 @@ impl Classify for ApiError {
     fn class(&self) -> Class {
         match &self.cause {
             Cause::Answer(status) => class_of(status.code, &status.message),
-            Cause::Deposed(deposed) => deposed.class(),
+            Cause::NotLeader(not_leader) => not_leader.class(),
             Cause::Timeout(_) | Cause::NoAnswer(_) | Cause::Unreadable(_) => Class::Retry,
             Cause::NotARequest(_) | Cause::NotAPatch(_) => Class::Bug,
         }

@@ -17,7 +17,7 @@ use crate::{
     pods::try_map,
     replicas::{Workload, Workloads},
     rule::{
-        Exchange, Inquiry, Observed, RULE, Rule, RuleAnswers, RuleAsk, RuleKey, RuleKind, RulePlan,
+        InFlight, Inquiry, Observed, RULE, Rule, RuleAnswers, RuleAsk, RuleKey, RuleKind, RulePlan,
         RuleReply, Subject, Wanted, decide, known, stage_of,
     },
     selections::Selections,
@@ -257,12 +257,12 @@ fn answered(key: &RuleKey, rule: &Rule, pods: &[Pod], answers: &Answers<RuleAsk>
         tasks: tasks.collect(),
     };
     let incarnation = incarnation(rule);
-    let exchanges = answers.all(&incarnation).map(|(ask, asked)| Exchange {
+    let requests = answers.all(&incarnation).map(|(ask, asked)| InFlight {
         ask,
         asked,
         before: answers.before(&incarnation, &ask.id()),
     });
-    known(key, exchanges, &wanted)
+    known(key, requests, &wanted)
 }
 
 #[cfg(test)]

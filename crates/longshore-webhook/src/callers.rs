@@ -84,7 +84,7 @@ impl Callers {
     }
 
     /// Accepts what the Secret says from now on.
-    pub(crate) fn learn(&self, tokens: Option<&Tokens>) {
+    pub(crate) fn load(&self, tokens: Option<&Tokens>) {
         let mut known = self
             .0
             .tokens
@@ -132,7 +132,7 @@ impl Callers {
                 // The controller that keeps a Secret makes a missing one anew; the known tokens
                 // stay valid until then.
                 if let Some(kept) = found.as_ref().and_then(Kept::of) {
-                    self.learn(kept.tokens.as_ref());
+                    self.load(kept.tokens.as_ref());
                 }
             }
             Ok(Err(error)) => {

@@ -221,7 +221,7 @@ impl Certificates {
         loop {
             match self.look().await {
                 Ok(Looked { kept, .. }) => {
-                    callers.learn(kept.tokens.as_ref());
+                    callers.load(kept.tokens.as_ref());
                     let served = self.to_serve(kept.current)?;
                     let tls = served.config(&self.identity.secret)?;
                     self.served = Some(served);
@@ -318,7 +318,7 @@ impl Certificates {
             self.memory.gave_up(token);
         }
         let looked = self.look().await?;
-        callers.learn(looked.kept.tokens.as_ref());
+        callers.load(looked.kept.tokens.as_ref());
         let served = self.to_serve(looked.kept.current.clone())?;
         if self.served.as_ref() != Some(&served) {
             tls.reload_from_config(served.config(&self.identity.secret)?);

@@ -297,7 +297,7 @@ async fn answer(
         let message = format!("the webhook had no answer within {limit:?}; try again");
         Denial::because(504, message).into()
     });
-    tell(&review, &response);
+    report(&review, &response);
     if let Verdict::Unknown(why) = &response.verdict {
         let status = StatusCode::SERVICE_UNAVAILABLE;
         asked.answered(status);
@@ -328,7 +328,7 @@ impl Drop for GivingUp<'_> {
 }
 
 /// Logs a request that is refused, or has no verdict.
-fn tell(review: &Review, response: &Response) {
+fn report(review: &Review, response: &Response) {
     let Review {
         operation,
         namespace,

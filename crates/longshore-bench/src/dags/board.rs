@@ -23,11 +23,11 @@ type Key = (String, String);
 /// The observed pods. Clones share it.
 #[derive(Clone)]
 pub(super) struct Board {
-    seen: watch::Receiver<BTreeMap<Key, Seen>>,
+    seen: watch::Receiver<BTreeMap<Key, TaskPods>>,
 }
 
 /// The observed pods of one task.
-struct Seen {
+struct TaskPods {
     first: Arc<Pod>,
     uids: BTreeSet<String>,
     made_at: Instant,
@@ -55,7 +55,7 @@ impl Board {
     /// one's beginning to the last one's end.
     pub(super) async fn until_gone(&self, dag: &str, n: usize) -> Result<Duration> {
         until(&self.seen, &format!("the end of {dag}"), |seen| {
-            let pods: Vec<&Seen> = of(seen, dag).collect();
+            let pods: Vec<&TaskPods> = of(seen, dag).collect();
             let is_over = pods.len() >= n && pods.iter().all(|pod| pod.gone_at.is_some());
             let from = pods.iter().map(|pod| pod.made_at).min();
             let to = pods.iter().filter_map(|pod| pod.gone_at).max();
@@ -93,8 +93,8 @@ impl Board {
     }
 }
 
-fn of<'a>(seen: &'a BTreeMap<Key, Seen>, dag: &str) -> impl Iterator<Item = &'a Seen> {
-    let of_dag = move |(key, _): &(&Key, &Seen)| key.0 == dag;
+fn of<'a>(seen: &'a BTreeMap<Key, TaskPods>, dag: &str) -> impl Iterator<Item = &'a TaskPods> {
+    let of_dag = move |(key, _): &(&Key, &TaskPods)| key.0 == dag;
     seen.iter()
         .filter(of_dag)
         .map(|(_, pod)| pod)
@@ -102,14 +102,14 @@ fn of<'a>(seen: &'a BTreeMap<Key, Seen>, dag: &str) -> impl Iterator<Item = &'a 
         .into_iter()
 }
 
-fn see(seen: &mut BTreeMap<Key, Seen>, pod: Arc<Pod>, is_gone: bool) {
+fn see(seen: &mut BTreeMap<Key, TaskPods>, pod: Arc<Pod>, is_gone: bool) {
     let annotation = |key: &str| pod.annotations().get(key).cloned();
     let (Some(dag), Some(task)) = (annotation("dag_id"), annotation("task_id")) else {
         return;
     };
     let now = Instant::now();
     let phase = pod.status.as_ref().and_then(|status| status.phase.clone());
-    let entry = seen.entry((dag, task)).or_insert_with(|| Seen {
+    let entry = seen.entry((dag, task)).or_insert_with(|| TaskPods {
         first: Arc::clone(&pod),
         uids: BTreeSet::new(),
         made_at: now,

@@ -16,12 +16,12 @@ use crate::{rig::Rig, seen::until};
 /// The observed pods. Clones share it.
 #[derive(Clone)]
 pub(super) struct Board {
-    seen: watch::Receiver<BTreeMap<String, Seen>>,
+    seen: watch::Receiver<BTreeMap<String, ObservedPod>>,
 }
 
 /// Of one pod. No two of a measurement have the same name.
 #[derive(Default)]
-struct Seen {
+struct ObservedPod {
     serves: bool,
     gone_at: Option<Instant>,
 }
@@ -37,7 +37,7 @@ impl Board {
             while let Some(update) = pods.next().await {
                 let is_gone = matches!(update, Update::Deleted(_));
                 if let Some(pod) = update.into_object() {
-                    tell.send_modify(|seen: &mut BTreeMap<String, Seen>| {
+                    tell.send_modify(|seen: &mut BTreeMap<String, ObservedPod>| {
                         let seen = seen.entry(pod.name_any()).or_default();
                         seen.serves = serves(&pod);
                         seen.gone_at = is_gone.then(Instant::now);
@@ -73,7 +73,10 @@ impl Board {
 }
 
 /// `series` itself, and `series-…`.
-fn of<'a>(seen: &'a BTreeMap<String, Seen>, series: &str) -> impl Iterator<Item = &'a Seen> {
+fn of<'a>(
+    seen: &'a BTreeMap<String, ObservedPod>,
+    series: &str,
+) -> impl Iterator<Item = &'a ObservedPod> {
     seen.iter()
         .filter(move |(name, _)| {
             let rest = name.strip_prefix(series);

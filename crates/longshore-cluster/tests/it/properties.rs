@@ -71,9 +71,9 @@ async fn write(api: Api, writer: usize, ops: Vec<Op>) -> Journal {
 }
 
 /// Type, name and revision of an event.
-type Seen = (String, String, u64);
+type SeenEvent = (String, String, u64);
 
-fn seen(event: &Value) -> Seen {
+fn seen(event: &Value) -> SeenEvent {
     let text = |value: &Value| value.as_str().unwrap().to_owned();
     (
         text(&event["type"]),
@@ -111,7 +111,7 @@ async fn mark_end(api: &Api) {
 }
 
 /// What a watcher of one label must have seen, by the log of all events.
-fn project(log: &[Value], label: &str) -> Vec<Seen> {
+fn project(log: &[Value], label: &str) -> Vec<SeenEvent> {
     let mut labels: BTreeMap<String, String> = BTreeMap::new();
     let mut expected = Vec::new();
     for event in log {
@@ -228,7 +228,7 @@ async fn check_watches(writers: Vec<Vec<Op>>) {
         );
     }
     for (label, events) in selective {
-        let events: Vec<Seen> = events.await.unwrap().iter().map(seen).collect();
+        let events: Vec<SeenEvent> = events.await.unwrap().iter().map(seen).collect();
         assert_eq!(events, project(&log, label), "selector {label}");
     }
     let late = sorted(late.await.unwrap());

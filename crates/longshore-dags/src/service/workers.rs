@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use longshore_kit::lease::Deposed;
+use longshore_kit::lease::NotLeader;
 use longshore_store::{StoreError, TaskState};
 use uuid::Uuid;
 
@@ -20,7 +20,7 @@ pub enum ReportError {
     Earlier(Uuid),
     /// Another process decides.
     #[error("this process does not decide upon tasks now")]
-    Deposed(#[from] Deposed),
+    NotLeader(#[from] NotLeader),
     /// The scheduler has ended.
     #[error("the scheduler of this process has ended")]
     Ended,

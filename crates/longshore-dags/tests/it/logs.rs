@@ -125,7 +125,7 @@ async fn a_scheduler_stops_while_its_archive_never_answers() {
 
 /// A leader whose lease expires while it stores a log, and which goes on after that.
 #[tokio::test(start_paused = true)]
-async fn a_deposed_leader_stores_no_log_and_the_next_one_does() {
+async fn a_former_leader_stores_no_log_and_the_next_one_does() {
     let mut world = World::new(ONE).await;
     let elector = |world: &World, me: &str| {
         let lease = LeaseName {
@@ -144,9 +144,9 @@ async fn a_deposed_leader_stores_no_log_and_the_next_one_does() {
     world.config.gate = elector(&world, "first").acquire(|_| {}).await.unwrap();
     world.logs.archive_pauses.store(true, Ordering::Relaxed);
     let faults = Faults::new(FaultPlan::none());
-    let deposed = world.start(&faults.start()).await;
-    let run = world.request(&deposed, RUN_ID).await;
-    deposed.ended(&run).await.unwrap();
+    let former = world.start(&faults.start()).await;
+    let run = world.request(&former, RUN_ID).await;
+    former.ended(&run).await.unwrap();
     seconds(20).await;
     assert!(world.config.gate.check().is_err());
     assert_eq!(faults.count("archive log"), 1);

@@ -122,7 +122,7 @@ async fn a_process_that_does_not_decide_takes_no_report() {
     world.config.gate.close();
     let refused = report(&dags, id, started(&world)).await;
     assert!(
-        matches!(refused, Err(ReportError::Deposed(_))),
+        matches!(refused, Err(ReportError::NotLeader(_))),
         "{refused:?}"
     );
     assert_eq!(current(&world, &run).await.state, Some(TaskState::Queued));

@@ -23,9 +23,9 @@ use crate::{clock::Clock, limit_writes::is_read};
 /// A write that was not made, because we do not hold the lease (any more).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("this process does not hold the lease, so it must not write")]
-pub struct Deposed;
+pub struct NotLeader;
 
-impl Classify for Deposed {
+impl Classify for NotLeader {
     /// The holder of the lease makes the write.
     fn class(&self) -> Class {
         Class::Retry
@@ -96,12 +96,12 @@ impl Gate {
     }
 
     /// Whether a write may be made now. Ask right before it.
-    pub fn check(&self) -> Result<(), Deposed> {
+    pub fn check(&self) -> Result<(), NotLeader> {
         if self.is_open() {
             return Ok(());
         }
         self.shared.n_refused.fetch_add(1, Ordering::Relaxed);
-        Err(Deposed)
+        Err(NotLeader)
     }
 
     /// Does `work` for as long as writes may be made. It is asked before every step, not only before the first: between
@@ -110,11 +110,11 @@ impl Gate {
     /// # Errors
     /// The gate has closed. Work that had begun is dropped where it was, as by a crash: how much of it was done is
     /// unknown.
-    pub async fn while_open<T>(&self, work: impl Future<Output = T>) -> Result<T, Deposed> {
+    pub async fn while_open<T>(&self, work: impl Future<Output = T>) -> Result<T, NotLeader> {
         let mut work = pin!(work);
         poll_fn(|context| match self.check() {
             Ok(()) => work.as_mut().poll(context).map(Ok),
-            Err(deposed) => Poll::Ready(Err(deposed)),
+            Err(not_leader) => Poll::Ready(Err(not_leader)),
         })
         .await
     }
@@ -156,7 +156,7 @@ impl Gate {
     }
 }
 
-/// A Kubernetes API behind a gate: reads pass, writes pass while the gate is open. Refused ones fail with [`Deposed`].
+/// A Kubernetes API behind a gate: reads pass, writes pass while the gate is open. Refused ones fail with [`NotLeader`].
 #[derive(Clone, Debug)]
 pub struct GateWrites<S> {
     service: S,
@@ -226,16 +226,16 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_gate_closes_by_itself_by_either_clock() {
         let clock = Arc::new(StoppedClock::default());
-        assert_eq!(Gate::closed(clock.clone()).check(), Err(Deposed));
+        assert_eq!(Gate::closed(clock.clone()).check(), Err(NotLeader));
         let gate = held(&clock);
         assert_eq!(gate.check(), Ok(()));
         tokio::time::advance(TIME).await;
-        assert_eq!(gate.check(), Err(Deposed), "the monotonic clock");
+        assert_eq!(gate.check(), Err(NotLeader), "the monotonic clock");
 
         let gate = held(&clock);
         assert_eq!(gate.check(), Ok(()));
         *clock.0.lock().unwrap() += TIME;
-        assert_eq!(gate.check(), Err(Deposed), "the machine slept");
+        assert_eq!(gate.check(), Err(NotLeader), "the machine slept");
         assert_eq!(gate.n_refused(), 1);
     }
 
@@ -245,7 +245,7 @@ mod tests {
         let gate = held(&clock);
         gate.close();
         gate.hold_until(Instant::now(), clock.now(), TIME);
-        assert_eq!(gate.check(), Err(Deposed));
+        assert_eq!(gate.check(), Err(NotLeader));
     }
 
     #[tokio::test(start_paused = true)]
@@ -257,7 +257,7 @@ mod tests {
             let all = Gate::all_of(parts.to_vec());
             assert_eq!(all.check(), Ok(()));
             parts[at].close();
-            assert_eq!(all.check(), Err(Deposed), "{at} is closed");
+            assert_eq!(all.check(), Err(NotLeader), "{at} is closed");
             assert_eq!(all.n_refused(), 1);
             assert!(parts.iter().all(|gate| gate.n_refused() == 0));
         }
@@ -268,7 +268,7 @@ mod tests {
             renewed.hold_until(Instant::now(), clock.now(), TIME);
         }
         tokio::time::advance(TIME / 2).await;
-        assert_eq!(all.check(), Err(Deposed), "one was not renewed");
+        assert_eq!(all.check(), Err(NotLeader), "one was not renewed");
         parts[0].hold_until(Instant::now(), clock.now(), TIME);
         assert_eq!(all.check(), Ok(()), "all were renewed");
         assert!(Gate::all_of(Vec::new()).is_open());
@@ -290,7 +290,7 @@ mod tests {
             let answer = GateWrites::new(api, gate.clone()).oneshot(request).await;
             assert_eq!(answer.is_ok(), passes, "{method}");
             if let Err(error) = answer {
-                assert!(error.is::<Deposed>());
+                assert!(error.is::<NotLeader>());
             }
         }
     }
@@ -311,7 +311,7 @@ mod tests {
         });
         let request = Request::post("/").body(()).unwrap();
         let answer = GateWrites::new(api, gate).oneshot(request).await;
-        assert!(answer.unwrap_err().is::<Deposed>());
+        assert!(answer.unwrap_err().is::<NotLeader>());
         assert_eq!(n_sent.load(Ordering::Relaxed), 0);
     }
 }

@@ -25,7 +25,7 @@ use std::time::Duration;
 
 pub use elector::{Elector, LeaseError, LeaseName, Lost};
 pub use electors::{Electors, Notice, Tenure};
-pub use gate::{Deposed, Gate, GateWrites};
+pub use gate::{Gate, GateWrites, NotLeader};
 pub use record::{LEASE, is_uninstalled};
 pub use survey::{OtherHolder, Survey};
 

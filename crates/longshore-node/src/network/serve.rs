@@ -117,7 +117,7 @@ async fn follow(network: &Arc<Network>, client: Client) {
     let mut services = Box::pin(services.default_backoff());
     let mut slices = Box::pin(slices.default_backoff());
     let mut api_server = network.api_server.subscribe();
-    let (mut seen, mut relays) = (Seen::default(), Relays::new(Arc::clone(network)));
+    let (mut seen, mut relays) = (Watches::default(), Relays::new(Arc::clone(network)));
     let mut looks = tokio::time::interval(LOOK);
     looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let mut is_done = true;
@@ -149,12 +149,12 @@ fn drain<T>(stream: &mut (impl Stream<Item = T> + Unpin), mut take: impl FnMut(T
 
 /// Both watches.
 #[derive(Debug, Default)]
-struct Seen {
+struct Watches {
     services: Watched<ServiceFacts>,
     slices: Watched<SliceFacts>,
 }
 
-impl Seen {
+impl Watches {
     fn services(&mut self, event: watcher::Result<Event<Service>>) {
         match event {
             Ok(event) => self.services.take(event, ServiceFacts::of),

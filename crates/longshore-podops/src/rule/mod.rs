@@ -24,7 +24,7 @@ pub use evaluate::{Before, Outcome, Said, Subject, evaluate};
 pub(crate) use evaluate::{skipped_rules, stage_of};
 pub use kind::RuleKind;
 pub use model::{RULE, Rule, RuleKey};
-pub(crate) use questions::{Exchange, RuleAnswers, Wanted, known};
+pub(crate) use questions::{InFlight, RuleAnswers, Wanted, known};
 pub use questions::{RuleAsk, RuleReply};
 pub use task::{Poll, Polled, Polls};
 pub use webhook::{Answers, Begun, Heard, Question};

@@ -63,7 +63,7 @@ impl longshore_core::Question for RuleAsk {
 
 /// A question of a rule, how far it is, and what it was answered before where it is asked again.
 #[derive(Debug)]
-pub(crate) struct Exchange<'a> {
+pub(crate) struct InFlight<'a> {
     pub(crate) ask: &'a RuleAsk,
     pub(crate) asked: Asked<RuleReply>,
     pub(crate) before: Asked<RuleReply>,
@@ -97,20 +97,20 @@ struct Said {
 /// What the questions of a rule say about what is of interest.
 pub(crate) fn known<'a>(
     key: &RuleKey,
-    exchanges: impl Iterator<Item = Exchange<'a>>,
+    requests: impl Iterator<Item = InFlight<'a>>,
     wanted: &Wanted,
 ) -> RuleAnswers {
     let mut known = RuleAnswers::default();
     let mut said: BTreeMap<(String, String), Said> = BTreeMap::new();
     let mut under_way: BTreeSet<(String, String)> = BTreeSet::new();
     let mut questions = Vec::new();
-    for exchange in exchanges {
-        let id = exchange.ask.id();
-        match &exchange.ask.inquiry {
+    for request in requests {
+        let id = request.ask.id();
+        match &request.ask.inquiry {
             Inquiry::Poll(poll) => {
                 let task = (poll.rule.clone(), poll.task_id.clone());
                 if wanted.tasks.contains(&task) {
-                    known.polls.insert(task, polled(&exchange));
+                    known.polls.insert(task, polled(&request));
                 } else {
                     known.spent.push(id);
                 }
@@ -119,10 +119,10 @@ pub(crate) fn known<'a>(
                 let is_wanted = |occasion: &&String| wanted.occasions.contains(*occasion);
                 let place = |occasion: &String| (question.rule.clone(), occasion.clone());
                 let occasions = question.pods.keys().filter(is_wanted);
-                if matches!(exchange.asked, Asked::UnderWay { .. }) {
+                if matches!(request.asked, Asked::UnderWay { .. }) {
                     under_way.extend(occasions.map(place));
                 }
-                for (occasion, new) in heard(key, &exchange) {
+                for (occasion, new) in heard(key, &request) {
                     if !wanted.occasions.contains(&occasion) {
                         continue;
                     }
@@ -163,11 +163,11 @@ pub(crate) fn known<'a>(
 }
 
 /// What is known of the pods that a question is about, and since when.
-fn heard(key: &RuleKey, exchange: &Exchange<'_>) -> BTreeMap<String, (Timestamp, Heard)> {
-    let Inquiry::Ask(question) = &exchange.ask.inquiry else {
+fn heard(key: &RuleKey, request: &InFlight<'_>) -> BTreeMap<String, (Timestamp, Heard)> {
+    let Inquiry::Ask(question) = &request.ask.inquiry else {
         return BTreeMap::new();
     };
-    let Some((at, reply)) = reply(exchange) else {
+    let Some((at, reply)) = reply(request) else {
         return BTreeMap::new();
     };
     let answer = reply.and_then(|reply| match reply {
@@ -183,11 +183,11 @@ fn heard(key: &RuleKey, exchange: &Exchange<'_>) -> BTreeMap<String, (Timestamp,
 }
 
 /// What is known of a task.
-fn polled(exchange: &Exchange<'_>) -> Polled {
-    let Inquiry::Poll(poll) = &exchange.ask.inquiry else {
+fn polled(request: &InFlight<'_>) -> Polled {
+    let Inquiry::Poll(poll) = &request.ask.inquiry else {
         return Polled::default();
     };
-    let Some((at, reply)) = reply(exchange) else {
+    let Some((at, reply)) = reply(request) else {
         return Polled::default();
     };
     let answer = reply.and_then(|reply| match reply {
@@ -195,17 +195,17 @@ fn polled(exchange: &Exchange<'_>) -> Polled {
         RuleReply::Asked(_) => Err("it answered another question".to_owned()),
     });
     let mut polled = poll.hear(&Polled::default(), answer, at);
-    if !exchange.asked.is_over() {
+    if !request.asked.is_over() {
         polled.again_at = None;
     }
     polled
 }
 
 /// The newest answer, or why there is none.
-fn reply(exchange: &Exchange<'_>) -> Option<(Timestamp, Result<RuleReply, String>)> {
-    let newest = match exchange.asked {
-        Asked::Answered { .. } | Asked::Failed { .. } => &exchange.asked,
-        Asked::NotAsked | Asked::UnderWay { .. } | Asked::AskedByAnother => &exchange.before,
+fn reply(request: &InFlight<'_>) -> Option<(Timestamp, Result<RuleReply, String>)> {
+    let newest = match request.asked {
+        Asked::Answered { .. } | Asked::Failed { .. } => &request.asked,
+        Asked::NotAsked | Asked::UnderWay { .. } | Asked::AskedByAnother => &request.before,
     };
     match newest {
         Asked::Answered { at, answer } => Some((*at, Ok(answer.clone()))),
@@ -279,15 +279,15 @@ mod tests {
 
     /// What is known of the pods, and which questions are spent.
     fn of_pods(
-        exchanges: &[(&RuleAsk, Asked<RuleReply>, Asked<RuleReply>)],
+        requests: &[(&RuleAsk, Asked<RuleReply>, Asked<RuleReply>)],
         pods: &[&str],
     ) -> (Vec<String>, Vec<String>) {
-        let exchanges = exchanges.iter().map(|(ask, asked, before)| Exchange {
+        let requests = requests.iter().map(|(ask, asked, before)| InFlight {
             ask,
             asked: asked.clone(),
             before: before.clone(),
         });
-        let known = known(&key(), exchanges, &wanted(pods));
+        let known = known(&key(), requests, &wanted(pods));
         let heard = known.answers.get("hook").into_iter().flatten();
         let heard = heard.map(|(occasion, heard)| {
             let outcome = match &heard.outcome {
@@ -355,8 +355,8 @@ mod tests {
         };
         let of = |asked: Asked<RuleReply>, before: Asked<RuleReply>, wanted: &Wanted| {
             let ask = &poll;
-            let exchange = Exchange { ask, asked, before };
-            known(&key(), [exchange].into_iter(), wanted)
+            let request = InFlight { ask, asked, before };
+            known(&key(), [request].into_iter(), wanted)
         };
         let task = ("hook".to_owned(), "7 8".to_owned());
         let first = of(under_way(), Asked::NotAsked, &wanted(&[]));

@@ -19,11 +19,11 @@ const ANSWER: Duration = Duration::from_secs(1);
 /// The webhook; it lives through the crashes of the controller that asks it.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Slow {
-    seen: Arc<Mutex<Seen>>,
+    seen: Arc<Mutex<SlowState>>,
 }
 
 #[derive(Debug, Default)]
-struct Seen {
+struct SlowState {
     /// When each task is done.
     tasks: BTreeMap<String, Instant>,
     /// The tasks that were begun for a pod.
@@ -33,7 +33,7 @@ struct Seen {
 }
 
 impl Slow {
-    fn seen(&self) -> MutexGuard<'_, Seen> {
+    fn seen(&self) -> MutexGuard<'_, SlowState> {
         self.seen.lock().unwrap()
     }
 

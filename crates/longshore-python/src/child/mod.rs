@@ -1,6 +1,6 @@
 //! A child that speaks frames: started, answered, limited, and watched to its end.
 
-mod talk;
+mod supervisor;
 mod verdict;
 
 use std::{
@@ -54,7 +54,7 @@ impl Starter {
 
 /// A child with a socket for frames as descriptor 0, and one pipe for both of its outputs.
 ///
-/// When this, or the future of [`Child::talk`], is dropped, the child and all that descends from it are killed.
+/// When this, or the future of [`Child::supervise`], is dropped, the child and all that descends from it are killed.
 #[derive(Debug)]
 pub struct Child {
     process: Process,
@@ -103,13 +103,15 @@ impl Child {
     /// answered, except where a limit ended it.
     ///
     /// *Cancellation*: the child and all that descends from it are killed.
-    pub async fn talk<A: Answers>(
+    pub async fn supervise<A: Answers>(
         self,
         first: Option<Value>,
         answers: &A,
         stop: impl Future<Output = ()>,
     ) -> Ended {
-        talk::Talk::new(self, answers).run(first, stop).await
+        supervisor::Supervisor::new(self, answers)
+            .run(first, stop)
+            .await
     }
 }
 

@@ -7,8 +7,8 @@
 //! What the frames say is in `longshore-airflow`; who answers questions about rows is an implementation of
 //! [`ParserRows`].
 
+mod handler;
 mod outcome;
-mod talk;
 
 use std::{collections::BTreeMap, ffi::OsString, future::Future, path::PathBuf, time::Duration};
 
@@ -25,8 +25,8 @@ use crate::{
     value,
 };
 
+use handler::Handler;
 pub use outcome::{AskedRows, Outcome};
-use talk::Talk;
 
 /// The program around Airflow's parser.
 const PROGRAM: &str = include_str!("parser.py");
@@ -114,13 +114,13 @@ impl Parser {
             env: self.env.clone(),
             cwd: self.cwd.clone(),
         };
-        let talk = Talk::new(request, rows);
+        let handler = Handler::new(request, rows);
         // Texts and empty lists are always writable.
         let first = value::from_json(&request.to_json()).unwrap_or(Value::Nil);
         match Child::start(&self.starter, &launch, self.limits.clone()).await {
             Ok(child) => {
-                let ended = child.talk(Some(first), &talk, stop).await;
-                talk.finish(ended, started_at.elapsed())
+                let ended = child.supervise(Some(first), &handler, stop).await;
+                handler.finish(ended, started_at.elapsed())
             }
             Err(why) => Parsed {
                 outcome: Outcome::Again {

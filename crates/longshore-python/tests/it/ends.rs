@@ -158,7 +158,7 @@ async fn a_child_that_is_stopped_may_end_by_itself_and_is_killed_where_it_does_n
         let launch = code(&format!("{handler}\ntell(ready=1)\nforever()"));
         let child = Child::start(&plain(), &launch, limits).await.unwrap();
         let stop = async { drop(told.wait_for("ready").await) };
-        let ended = child.talk(None, &told, stop).await;
+        let ended = child.supervise(None, &told, stop).await;
         assert!(matches!(ended.end, End::Stopped), "{:?}", ended.end);
         let is_asked = told
             .0

@@ -49,9 +49,9 @@ fn be_the_victim() {
         let starters = [plain(), forked(&[])];
         let launch = code("tell(daemon=daemon(), me=os.getpid())\nforever()");
         let told = [Told::default(), Told::default()];
-        let talk = async |n: usize| {
+        let supervise = async |n: usize| {
             let child = Child::start(&starters[n], &launch, limits()).await.unwrap();
-            child.talk(None, &told[n], std::future::pending()).await
+            child.supervise(None, &told[n], std::future::pending()).await
         };
         let dir = tempfile::tempdir().unwrap();
         let hangs = "import os, time\nopen('pid.new', 'w').write(str(os.getpid()))\nos.rename('pid.new', 'pid')\ntime.sleep(600)";
@@ -86,7 +86,7 @@ fn be_the_victim() {
             }
             out.flush().unwrap();
         };
-        let ended = tokio::join!(talk(0), talk(1), importing.warm_up(), say);
+        let ended = tokio::join!(supervise(0), supervise(1), importing.warm_up(), say);
         panic!("nothing ends before we are killed: {ended:?}");
     });
 }

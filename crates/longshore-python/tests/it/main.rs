@@ -7,7 +7,7 @@ mod killed;
 mod launches;
 mod parsers;
 mod prefork;
-mod talks;
+mod supervised;
 mod trees;
 
 use std::{
@@ -127,7 +127,7 @@ fn runs(pid: i32) -> bool {
 async fn run_with(starter: &Starter, launch: &Launch, limits: Limits) -> (Ended, Told) {
     let told = Told::default();
     let child = Child::start(starter, launch, limits).await.unwrap();
-    let ended = child.talk(None, &told, std::future::pending()).await;
+    let ended = child.supervise(None, &told, std::future::pending()).await;
     (ended, told)
 }
 

@@ -78,7 +78,9 @@ async fn many_children_run_at_the_same_time() {
     let told = Told::default();
     let one = async || {
         let child = Child::start(&starter, &launch, limits()).await.unwrap();
-        child.talk(hello(), &told, std::future::pending()).await
+        child
+            .supervise(hello(), &told, std::future::pending())
+            .await
     };
     let all = futures::future::join_all((0..20).map(|_| one())).await;
     assert!(all.iter().all(Ended::is_success), "{all:?}");
@@ -145,7 +147,10 @@ async fn a_server_that_is_killed_takes_no_child_with_it_and_is_started_anew() {
         assert!(runs(pid), "the first child runs on");
         gate.open.notify_one();
     };
-    let (ended, ()) = tokio::join!(child.talk(None, &gate, std::future::pending()), meanwhile);
+    let (ended, ()) = tokio::join!(
+        child.supervise(None, &gate, std::future::pending()),
+        meanwhile
+    );
     assert!(ended.is_success(), "{:?}", ended.end);
     assert_eq!(gate.told.get("after"), 1);
 }
@@ -166,7 +171,10 @@ async fn a_child_of_a_server_that_is_gone_still_has_its_limits() {
         until(|| !runs(old)).await;
         gate.open.notify_one();
     };
-    let (ended, ()) = tokio::join!(child.talk(None, &gate, std::future::pending()), meanwhile);
+    let (ended, ()) = tokio::join!(
+        child.supervise(None, &gate, std::future::pending()),
+        meanwhile
+    );
     let is_frame = matches!(ended.end, End::TooLarge(TooLarge::Frame { .. }));
     assert!(is_frame, "{:?}", ended.end);
     assert!(!runs(gate.told.pid("daemon")));
@@ -274,7 +282,9 @@ async fn a_server_that_is_dropped_ends_and_its_children_do_not() {
         .unwrap();
     drop(starter);
     until(|| !runs(pid)).await;
-    let ended = child.talk(hello(), &told, std::future::pending()).await;
+    let ended = child
+        .supervise(hello(), &told, std::future::pending())
+        .await;
     assert!(ended.is_success(), "{:?}", ended.end);
     assert_eq!(told.get("after"), 1);
 }

@@ -68,7 +68,7 @@ async fn a_child_whose_conversation_is_dropped_is_ended_with_all_its_descendants
     let child = Child::start(&plain(), &launch, limits()).await.unwrap();
     let pid = child.pid();
     tokio::select! {
-        ended = child.talk(None, &told, std::future::pending()) => panic!("{ended:?}"),
+        ended = child.supervise(None, &told, std::future::pending()) => panic!("{ended:?}"),
         _ = told.wait_for("daemon") => {}
     }
     until(|| !runs(pid) && !runs(told.pid("daemon"))).await;

@@ -71,7 +71,7 @@ pub(super) fn say(round: &Round<'_>, mut plan: ActionPlan) -> ActionPlan {
     }
     let hold = hold(round, &plan);
     if let Some(refused) = &action.undone.status {
-        return tell(round, hold, refused, plan);
+        return report(round, hold, refused, plan);
     }
     if let Some(hold) = hold {
         return write(round, &hold, plan);
@@ -104,7 +104,7 @@ pub(super) fn blind(round: &Round<'_>, why: &Unknown) -> ActionPlan {
         patience: SAID_AFTER,
     };
     match &action.undone.status {
-        Some(refused) => tell(round, Some(hold), refused, plan),
+        Some(refused) => report(round, Some(hold), refused, plan),
         None => write(round, &hold, plan),
     }
 }
@@ -152,7 +152,7 @@ fn write(round: &Round<'_>, hold: &Hold, mut plan: ActionPlan) -> ActionPlan {
 }
 
 /// The same plan where the API server takes no status: it begins with an Event that says what holds the action.
-fn tell(
+fn report(
     round: &Round<'_>,
     hold: Option<Hold>,
     refused: &Refused,

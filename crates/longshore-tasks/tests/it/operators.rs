@@ -129,9 +129,9 @@ pub(crate) fn inputs() -> LiteralMap {
 
 /// What the operators have seen: the objects of each launch.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Seen(Arc<Mutex<BTreeMap<String, BTreeSet<String>>>>);
+pub(crate) struct MadeObjects(Arc<Mutex<BTreeMap<String, BTreeSet<String>>>>);
 
-impl Seen {
+impl MadeObjects {
     fn note(&self, launch: String, uid: &str) {
         let mut seen = self.0.lock().unwrap();
         seen.entry(launch).or_default().insert(uid.to_owned());
@@ -155,7 +155,7 @@ impl Seen {
 /// Installs the kinds, and plays their operators to the end of the test.
 ///
 /// What operators made is deleted in the foreground, which a garbage collector ends.
-pub(crate) async fn start(place: &Place, seen: &Seen) {
+pub(crate) async fn start(place: &Place, seen: &MadeObjects) {
     for kind in kinds() {
         let (place, seen) = (place.clone(), seen.clone());
         if kind.kind != LATE.0 {
@@ -201,7 +201,7 @@ async fn install(client: &Client, kind: Resource) {
 }
 
 /// Takes each new object of the kind through its statuses.
-async fn play(place: &Place, kind: Resource, seen: &Seen) {
+async fn play(place: &Place, kind: Resource, seen: &MadeObjects) {
     let kind = api_resource(kind);
     let objects: Api<DynamicObject> =
         Api::namespaced_with(place.client(), place.namespace(), &kind);

@@ -39,7 +39,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{
     cache::Cache,
-    operators::{self, Connector, FaultyConnector, Seen},
+    operators::{self, Connector, FaultyConnector, MadeObjects},
     plugin::{PodPlugin, STOP},
     stories::WRITER,
 };
@@ -60,7 +60,7 @@ pub(crate) struct World {
     pub(crate) config: TasksConfig,
     pub(crate) plugins: Arc<dyn Plugins>,
     /// What operators have seen.
-    pub(crate) seen: Seen,
+    pub(crate) seen: MadeObjects,
     pub(crate) connector: Connector,
 }
 
@@ -184,7 +184,7 @@ impl World {
             admission: Admission::new(rules.iter().copied()),
             told: Told::default(),
             plugins: Arc::new(PodPlugin),
-            seen: Seen::default(),
+            seen: MadeObjects::default(),
             connector: Connector::default(),
         }
     }

@@ -224,7 +224,7 @@ async fn a_holder_that_was_paused_writes_nothing_when_it_goes_on() {
     let gate = second.acquire(|_| {}).await.unwrap();
     pause.set(false);
     let (refused, lost) = first.await.unwrap();
-    assert!(refused.is_deposed(), "{refused}");
+    assert!(refused.is_not_leader(), "{refused}");
     assert_eq!(refused.class(), Class::Retry);
     // The holder knows only that its time is over; it has not read who has the lease.
     assert_eq!(lost, Lost::NotRenewed(Duration::from_secs(10)));

@@ -40,7 +40,7 @@ pub(super) struct Neighbours<'a> {
 
 /// What is seen of others.
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Seen {
+enum Found {
     Nobody,
     Another(OtherHolder),
     /// The leases cannot be listed.
@@ -73,9 +73,9 @@ impl<'a> Neighbours<'a> {
     pub(super) async fn until_alone(&mut self) {
         loop {
             match self.look().await {
-                Seen::Nobody => return,
-                Seen::Another(other) => self.tell(other),
-                Seen::Unknown => {}
+                Found::Nobody => return,
+                Found::Another(other) => self.tell(other),
+                Found::Unknown => {}
             }
             sleep(self.pause).await;
         }
@@ -85,11 +85,11 @@ impl<'a> Neighbours<'a> {
     pub(super) async fn is_alone(&mut self) -> bool {
         for _ in 0..LOOKS {
             match self.look().await {
-                Seen::Nobody => return true,
-                Seen::Another(other) if gives_way(self.own, &self.namespaces, &other) => {
+                Found::Nobody => return true,
+                Found::Another(other) if gives_way(self.own, &self.namespaces, &other) => {
                     return false;
                 }
-                Seen::Another(_) | Seen::Unknown => sleep(self.pause).await,
+                Found::Another(_) | Found::Unknown => sleep(self.pause).await,
             }
         }
         false
@@ -104,7 +104,7 @@ impl<'a> Neighbours<'a> {
         }
         loop {
             sleep(LOOK_AGAIN).await;
-            if let Seen::Another(OtherHolder {
+            if let Found::Another(OtherHolder {
                 namespace, holder, ..
             }) = self.look().await
             {
@@ -113,16 +113,16 @@ impl<'a> Neighbours<'a> {
         }
     }
 
-    async fn look(&mut self) -> Seen {
+    async fn look(&mut self) -> Found {
         if !self.may_look {
-            return Seen::Nobody;
+            return Found::Nobody;
         }
         match self.survey.look().await {
             Ok(holders) => match rival(self.own, &self.namespaces, holders) {
-                Some(other) => Seen::Another(other),
+                Some(other) => Found::Another(other),
                 None => {
                     self.told = None;
-                    Seen::Nobody
+                    Found::Nobody
                 }
             },
             Err(error)
@@ -134,7 +134,7 @@ impl<'a> Neighbours<'a> {
                     error = chain(&error),
                     "a controller of all namespaces would not be noticed"
                 );
-                Seen::Nobody
+                Found::Nobody
             }
             Err(error) => {
                 let (role, error) = (self.role.name, chain(&error));
@@ -144,7 +144,7 @@ impl<'a> Neighbours<'a> {
                     tracing::warn!(role, error, "leases of other namespaces cannot be seen");
                     self.has_warned = true;
                 }
-                Seen::Unknown
+                Found::Unknown
             }
         }
     }

@@ -59,9 +59,9 @@ impl WatchedStore {
     fn check(&self, doing: &'static str) -> Result<(), StoreError> {
         self.gate
             .check()
-            .map_err(|deposed| StoreError::Unavailable {
+            .map_err(|not_leader| StoreError::Unavailable {
                 doing,
-                why: deposed.to_string().into(),
+                why: not_leader.to_string().into(),
             })
     }
 

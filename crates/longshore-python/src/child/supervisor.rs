@@ -1,4 +1,4 @@
-//! The conversation with one child: one loop over everything that can happen.
+//! The supervisor of one child: one loop over everything that can happen.
 
 use std::{future::Future, io, pin::pin, time::Duration};
 
@@ -55,7 +55,7 @@ enum Timer {
     Memory,
 }
 
-pub(super) struct Talk<'a, A> {
+pub(super) struct Supervisor<'a, A> {
     process: Process,
     reader: OwnedReadHalf,
     writer: OwnedWriteHalf,
@@ -81,7 +81,7 @@ pub(super) struct Talk<'a, A> {
     printed: Vec<u8>,
 }
 
-impl<'a, A: Answers> Talk<'a, A> {
+impl<'a, A: Answers> Supervisor<'a, A> {
     pub(super) fn new(child: Child, answers: &'a A) -> Self {
         let (reader, writer) = UnixStream::into_split(child.frames);
         Self {

@@ -39,7 +39,7 @@ assert got == {'type': 'OKResponse', 'ok': True}, got";
     let first = body(json!({"type": "DagFileParseRequest", "file": "/a.py"}));
     let child = Child::start(&plain(), &code(text), limits()).await.unwrap();
     let ended = child
-        .talk(Some(first), &Supervisor, std::future::pending())
+        .supervise(Some(first), &Supervisor, std::future::pending())
         .await;
     assert!(ended.is_success(), "{}", ended.into_result().unwrap_err());
 }
@@ -89,7 +89,9 @@ for id in range(20):
     send(id, {})
 assert sorted(recv()[0] for _ in range(20)) == list(range(20))";
     let child = Child::start(&plain(), &code(text), limits).await.unwrap();
-    let ended = child.talk(None, &together, std::future::pending()).await;
+    let ended = child
+        .supervise(None, &together, std::future::pending())
+        .await;
     assert!(ended.is_success(), "{}", ended.into_result().unwrap_err());
     assert_eq!(*together.most.lock().unwrap(), 4);
 }
@@ -106,7 +108,7 @@ async fn large_messages_pass_in_both_directions() {
 x = 'x' * 900_000
 assert ask(1, {'x': x}) == {'x': x}";
     let child = Child::start(&plain(), &code(text), limits()).await.unwrap();
-    let ended = child.talk(None, &Echo, std::future::pending()).await;
+    let ended = child.supervise(None, &Echo, std::future::pending()).await;
     assert!(ended.is_success(), "{}", ended.into_result().unwrap_err());
 }
 
@@ -125,7 +127,7 @@ async fn an_answer_over_the_limit_ends_the_child_and_says_so() {
     let child = Child::start(&plain(), &code("tell(a=1)"), limits)
         .await
         .unwrap();
-    let ended = child.talk(None, &Large, std::future::pending()).await;
+    let ended = child.supervise(None, &Large, std::future::pending()).await;
     let error = ended.into_result().unwrap_err().to_string();
     assert!(
         error.starts_with("expected answers of at most 1000 bytes, found one of 20"),
@@ -177,7 +179,7 @@ async fn a_child_that_asks_for_ever_and_never_reads_does_not_fill_our_memory() {
         let long = Long(Mutex::new(0));
         let launch = code("while True: send(0, {})");
         let child = Child::start(&plain(), &launch, limits).await.unwrap();
-        let ended = child.talk(None, &long, std::future::pending()).await;
+        let ended = child.supervise(None, &long, std::future::pending()).await;
         assert!(matches!(ended.end, End::TooLong(_)), "{:?}", ended.end);
         let n_answers = *long.0.lock().unwrap();
         assert!(n_answers < 50, "{n_answers} answers that nobody reads");

@@ -1,4 +1,4 @@
-//! The conversation with one parser.
+//! The messages of one parser, and their answers.
 
 use std::{sync::Mutex, time::Duration};
 
@@ -24,7 +24,7 @@ const READS: &str = "LongshoreReads";
 /// The only message of a program that finds no parser: why.
 const NO_PARSER: &str = "LongshoreNoParser";
 
-pub(super) struct Talk<'a, R> {
+pub(super) struct Handler<'a, R> {
     request: &'a ParseRequest,
     rows: &'a R,
     heard: Mutex<Heard>,
@@ -41,7 +41,7 @@ struct Heard {
     asked: AskedRows,
 }
 
-impl<'a, R: ParserRows> Talk<'a, R> {
+impl<'a, R: ParserRows> Handler<'a, R> {
     pub(super) fn new(request: &'a ParseRequest, rows: &'a R) -> Self {
         Self {
             request,
@@ -88,7 +88,7 @@ impl<'a, R: ParserRows> Talk<'a, R> {
     }
 }
 
-impl<R: ParserRows> Answers for Talk<'_, R> {
+impl<R: ParserRows> Answers for Handler<'_, R> {
     async fn answer(&self, frame: Frame) -> Answer {
         if let Some(kind @ (READS | NO_PARSER)) = frame.kind() {
             let texts = texts(&frame.body);
