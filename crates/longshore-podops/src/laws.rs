@@ -2,6 +2,7 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
+    sync::Arc,
     time::Duration,
 };
 
@@ -13,13 +14,14 @@ use longshore_api::podops::{
 use longshore_core::{Action, Never, Plan, Seen, StatusForm};
 use longshore_test::laws::{Decider, Read, all_reads, check_decider};
 use proptest::prelude::*;
+use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
 use crate::{
     admit::grace::may_delete,
     eviction::{self, Budget, EvictionEffect, EvictionPlan},
     lifecycle::{self, PodEffect, PodPlan, RuleSays, released},
-    model::{Labels, Namespace, Pod, stamp},
+    model::{Labels, Pod, stamp},
     pods,
     rule::{self, Answers, Begun, Heard, Inquiry, Polled, Polls, Rule, RuleAsk, RulePlan, Subject},
     traffic::{DrainDelay, Service, Traffic},
@@ -244,10 +246,11 @@ fn pods() -> impl Strategy<Value = Pod> {
 fn observed_pods() -> impl Strategy<Value = lifecycle::Observed> {
     let stage = prop::sample::select(vec!["PreCheck", "PostCheck", "Unknown"]);
     let rules = prop::option::of((stage, any::<bool>()));
-    let namespace = prop::sample::select(vec![Namespace::Stays, Namespace::Goes]);
+    // Whether it goes, where it was seen.
+    let namespace = prop::option::of(any::<bool>());
     // The labels of the pods are as old as can be: each deadline has passed.
     let deadline = prop::option::of(Just(Duration::from_secs(60)));
-    let around = (namespace, deadline, traffic(), budgets(), services());
+    let around = (namespace, deadline, traffic(), budget_objects(), services());
     (pods(), rules, around).prop_map(|(mut pod, says, around)| {
         let (namespace, deadline, traffic, budgets, services) = around;
         if !services.is_empty() {
@@ -258,11 +261,11 @@ fn observed_pods() -> impl Strategy<Value = lifecycle::Observed> {
             let annotation = ANNOTATION_AVAILABLE_CONDITIONS.to_owned();
             pod.annotations.insert(annotation, expected.to_string());
         }
-        lifecycle::Observed {
-            now: NOW,
-            namespace,
-            budgets: Seen::Present(budgets),
-            deadline,
+        let loaded = pods::Loaded {
+            namespace: namespace.map_or(Seen::Absent, |goes| {
+                Seen::Present(cached(namespace_that(goes)))
+            }),
+            budgets: Seen::Present(budgets.into_iter().map(cached).collect()),
             pod: Seen::Present(pod),
             rules: Seen::Present(
                 says.into_iter()
@@ -278,19 +281,33 @@ fn observed_pods() -> impl Strategy<Value = lifecycle::Observed> {
             ),
             services,
             traffic,
-        }
+        };
+        loaded.assemble(NOW, deadline)
     })
 }
 
+/// An object as a cache has it.
+fn cached<T: DeserializeOwned>(object: Value) -> Arc<T> {
+    Arc::new(serde_json::from_value(object).unwrap())
+}
+
+fn namespace_that(goes: bool) -> Value {
+    let mut namespace = json!({"metadata": {"name": "default"}});
+    if goes {
+        namespace["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
+    }
+    namespace
+}
+
 /// Services that hold a finalizer which the pod lacks: one that selects it, one that does not, and one that is gone.
-fn services() -> impl Strategy<Value = BTreeMap<String, Seen<Labels>>> {
-    let labels = |value: &str| Labels::from([("app".to_owned(), value.to_owned())]);
-    let selector = prop::sample::select(vec![
-        Seen::Present(labels("web")),
-        Seen::Present(labels("other")),
+fn services() -> impl Strategy<Value = BTreeMap<String, Seen<Value>>> {
+    let selecting = |value: &str| json!({"spec": {"selector": {"app": value}}});
+    let service = prop::sample::select(vec![
+        Seen::Present(selecting("web")),
+        Seen::Present(selecting("other")),
         Seen::Absent,
     ]);
-    prop::collection::btree_map("Service/default/[st]", selector, 0..3)
+    prop::collection::btree_map("Service/default/[st]", service, 0..3)
 }
 
 /// Pods that have the mark of those that take part no more, and others.
@@ -309,8 +326,15 @@ fn observed_released_pods() -> impl Strategy<Value = released::Observed> {
     })
 }
 
-/// Budgets with any numbers, over all of them.
 fn budgets() -> impl Strategy<Value = Vec<Budget>> {
+    budget_objects().prop_map(|budgets| {
+        let budgets = budgets.into_iter().map(serde_json::from_value);
+        budgets.collect::<Result<_, _>>().unwrap()
+    })
+}
+
+/// Budgets with any numbers, over all of them.
+fn budget_objects() -> impl Strategy<Value = Vec<Value>> {
     let numbers = (0..4_u8, 0..4_u8, 0..4_u8, any::<bool>(), 0..2_u8);
     // Entries of pods, made so many seconds before now, and what is left.
     let entries = prop::collection::btree_map(0..30_u8, 0..150_i64, 0..8);
@@ -327,7 +351,7 @@ fn budgets() -> impl Strategy<Value = Vec<Budget>> {
         } else {
             "IfHealthyBudget"
         };
-        let budget = json!({
+        json!({
             "metadata": {
                 "namespace": "default", "name": format!("b{expected}"), "uid": format!("u{expected}"),
                 "generation": 1, "resourceVersion": "7",
@@ -340,8 +364,7 @@ fn budgets() -> impl Strategy<Value = Vec<Budget>> {
                 "disruptionsAllowed": allowed, "disruptedPods": entries,
                 "observedGeneration": seen,
             },
-        });
-        serde_json::from_value(budget).unwrap()
+        })
     });
     prop::collection::vec(budget, 0..3)
 }

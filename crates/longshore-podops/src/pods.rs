@@ -3,7 +3,7 @@
 //! Upstream has a controller for each. They write the same pods, so one that decides about all is never in its own way,
 //! and needs fewer requests.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use jiff::Timestamp;
 use kube::Resource as _;
@@ -20,7 +20,7 @@ use crate::{
     model::{Labels, Namespace, Operations, Pod, PodKey, Undecodable},
     rule::Rule,
     selections::Selections,
-    traffic::{self, Routes},
+    traffic::{self, Routes, Traffic},
 };
 
 /// `v1` Service.
@@ -99,30 +99,8 @@ impl Controller for Pods {
         now: Timestamp,
         _answers: &Answers<Never>,
     ) -> Result<Observed, PodError> {
-        let pod = try_map(self.pods.get(&key.namespace, &key.name), |object| {
-            let known = object.value().map(|pod| Ok(Pod::clone(pod)));
-            known.unwrap_or_else(|| read(key, object.raw()))
-        })?;
-        let (mut rules, mut services) = (Seen::Absent, BTreeMap::new());
-        let (mut traffic, mut budgets) = (Seen::Absent, Seen::Absent);
-        if let Seen::Present(pod) = &pod {
-            rules = self.rules_of(pod);
-            services = self.services_of(pod).await;
-            budgets = self.budgets_of(pod);
-            if let Some(routes) = &self.routes {
-                traffic = routes.of(pod, now);
-            }
-        }
-        Ok(Observed {
-            now,
-            pod,
-            rules,
-            services,
-            budgets,
-            namespace: self.namespace(&key.namespace),
-            traffic,
-            deadline: self.config.protection_deadline,
-        })
+        let loaded = self.load(key, now).await?;
+        Ok(loaded.assemble(now, self.config.protection_deadline))
     }
 
     /// Counts a pod where it stands. Each change of the pod and of what rules say of it leads to a round.
@@ -182,7 +160,65 @@ pub(crate) fn decide(observed: &Observed) -> PodPlan {
     plan
 }
 
+/// What the caches and the API server show of a pod, and of what is around it.
+pub(crate) struct Loaded {
+    pub(crate) pod: Seen<Pod>,
+    pub(crate) rules: Seen<Vec<RuleSays>>,
+    /// The Services that hold a finalizer which the pod lacks, by holder.
+    pub(crate) services: BTreeMap<String, Seen<Value>>,
+    pub(crate) budgets: Seen<Vec<Arc<Parsed<Budget>>>>,
+    pub(crate) namespace: Seen<Arc<RawObject>>,
+    pub(crate) traffic: Seen<Traffic>,
+}
+
+impl Loaded {
+    pub(crate) fn assemble(self, now: Timestamp, deadline: Option<Duration>) -> Observed {
+        let services = self.services.into_iter();
+        let selectors = services
+            .map(|(holder, service)| (holder, service.map(|service| selector_of(&service))));
+        Observed {
+            now,
+            pod: self.pod,
+            rules: self.rules,
+            services: selectors.collect(),
+            budgets: read_all(self.budgets),
+            // One that was not seen yet counts as one that stays: its watch will deliver it.
+            namespace: match self.namespace {
+                Seen::Present(namespace) if goes(&namespace) => Namespace::Goes,
+                Seen::Present(_) | Seen::Absent | Seen::Unknown(_) => Namespace::Stays,
+            },
+            traffic: self.traffic,
+            deadline,
+        }
+    }
+}
+
 impl Pods {
+    async fn load(&self, key: &PodKey, now: Timestamp) -> Result<Loaded, UnreadablePod> {
+        let pod = try_map(self.pods.get(&key.namespace, &key.name), |object| {
+            let known = object.value().map(|pod| Ok(Pod::clone(pod)));
+            known.unwrap_or_else(|| read(key, object.raw()))
+        })?;
+        let (mut rules, mut services) = (Seen::Absent, BTreeMap::new());
+        let (mut traffic, mut budgets) = (Seen::Absent, Seen::Absent);
+        if let Seen::Present(pod) = &pod {
+            rules = self.rules_of(pod);
+            services = self.services_of(pod).await;
+            budgets = self.budgets_of(pod);
+            if let Some(routes) = &self.routes {
+                traffic = routes.of(pod, now);
+            }
+        }
+        Ok(Loaded {
+            pod,
+            rules,
+            services,
+            budgets,
+            namespace: self.namespaces.get("", &key.namespace),
+            traffic,
+        })
+    }
+
     fn rules_of(&self, pod: &Pod) -> Seen<Vec<RuleSays>> {
         let rules = self.rules.complete();
         rules.map(|()| self.selections.say(pod))
@@ -190,24 +226,16 @@ impl Pods {
 
     /// The budgets of its namespace, where a client has asked for its eviction, and it may go or be taken out of
     /// service.
-    fn budgets_of(&self, pod: &Pod) -> Seen<Vec<Budget>> {
+    fn budgets_of(&self, pod: &Pod) -> Seen<Vec<Arc<Parsed<Budget>>>> {
         let is_evicted = eviction::needs_budgets(pod);
         match self.budgets.as_ref().filter(|_| is_evicted) {
-            Some(budgets) => read_all(budgets.beginning(&pod.target.namespace, "")),
+            Some(budgets) => budgets.beginning(&pod.target.namespace, ""),
             None => Seen::Absent,
         }
     }
 
-    /// A namespace that was not seen yet counts as one that stays: its watch will deliver it.
-    fn namespace(&self, name: &str) -> Namespace {
-        match self.namespaces.get("", name) {
-            Seen::Present(namespace) if goes(&namespace) => Namespace::Goes,
-            Seen::Present(_) | Seen::Absent | Seen::Unknown(_) => Namespace::Stays,
-        }
-    }
-
     /// The Services that a pod without an operation waits for.
-    async fn services_of(&self, pod: &Pod) -> BTreeMap<String, Seen<Labels>> {
+    async fn services_of(&self, pod: &Pod) -> BTreeMap<String, Seen<Value>> {
         let is_idle = Operations::of(&pod.labels).is_ok_and(|operations| operations.is_empty());
         let is_waiting = pod.is_controlled() && !pod.is_deleting && !pod.is_available();
         let mut services = BTreeMap::new();
@@ -217,12 +245,12 @@ impl Pods {
         for (holder, finalizer) in pod.expected_finalizers().unwrap_or_default() {
             if let Some(service) = service(&holder).filter(|_| !pod.finalizers.contains(&finalizer))
             {
-                let selector = match self.applier.requests().get(&service).await {
-                    Ok(Some(object)) => Seen::Present(selector_of(&object)),
+                let service = match self.applier.requests().get(&service).await {
+                    Ok(Some(object)) => Seen::Present(object),
                     Ok(None) => Seen::Absent,
                     Err(error) => Seen::Unknown(error.to_unknown()),
                 };
-                services.insert(holder, selector);
+                services.insert(holder, service);
             }
         }
         services
