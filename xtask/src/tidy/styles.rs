@@ -1,5 +1,5 @@
-//! One style where Rust has several: how a doc comment names errors, and how a file imports. One type for each of the names
-//! that all controllers use.
+//! One style where Rust has several: how a doc comment names errors, and how a file imports. One type for the name `Seen`,
+//! which all controllers use.
 //!
 //! Clippy holds the third choice, `mod.rs` for a module with files of its own (`self_named_module_files`).
 

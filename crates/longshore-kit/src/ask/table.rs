@@ -360,6 +360,12 @@ impl<K: Key, Q: Question> Table<K, Q> {
         n_slots + self.later.len() + self.waiting.len() + self.turns.len() + self.ready.len()
     }
 
+    /// How many bytes of large answers are held.
+    #[cfg(test)]
+    pub(super) fn n_held(&self) -> usize {
+        self.room.n_held()
+    }
+
     /// A plan has recorded a question whose turn it saw. Where the turn is over, the question waits for another one.
     fn use_turn(&mut self, key: &K, id: &QuestionId, question: Q, turn: Option<u64>) {
         let Some(slot) = slot(&mut self.keys, key, id) else {

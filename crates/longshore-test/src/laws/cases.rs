@@ -115,8 +115,8 @@ fn all_watch_cases(reference: &Run) -> Vec<Case> {
     cases
 }
 
-/// What of these kinds can go wrong at a point of this run. A kill before a point right behind another one is the kill after that one
-/// or, where that is a read, before it: between the two, the process has only learned what it forgets.
+/// What of these kinds can go wrong at a point of this run. A kill before a point right behind another one is the kill
+/// after that one or, where that is a read, before it: between the two, the process has only learned what it forgets.
 pub(super) fn faults_at<S: Scenario>(
     scenario: &S,
     run: &Run,
@@ -130,7 +130,9 @@ pub(super) fn faults_at<S: Scenario>(
     let faults = faults_for(point).iter().copied();
     let faults = faults.filter(|fault| !is_kill_again(fault));
     let faults = faults.chain(is_late.then(|| lands_late(point)));
-    faults.filter(|fault| kinds.include(point, *fault)).collect()
+    faults
+        .filter(|fault| kinds.include(point, *fault))
+        .collect()
 }
 
 fn lands_late(point: &Point) -> Fault {

@@ -152,8 +152,8 @@ impl<'s, S: Scenario> Recoveries<'s, S> {
     }
 }
 
-/// The plan of a seed of [`check_recoveries`]: a first fault, and a second one during the recovery. `None` where the scenario has no fault, or
-/// breaks a law with the first one alone.
+/// The plan of a seed of [`check_recoveries`]: a first fault, and a second one during the recovery. `None` where the
+/// scenario has no fault, or breaks a law with the first one alone.
 ///
 /// # Panics
 /// Where a world panics.

@@ -310,8 +310,8 @@ pub fn check_every_case<S: Scenario>(scenario: &S) -> Report {
     check_until(scenario, Kinds::All, |_, cases| cases, |_| false)
 }
 
-/// Like [`check_scenario`], of the faults only those that lose an effect's answer, with the process or alone, and so for
-/// second faults: for stories whose other faults play the same part in the stories of [`check_scenario`].
+/// Like [`check_scenario`], of the faults only those that lose an effect's answer, with the process or alone; of the
+/// second faults, too. For stories whose other faults play the same part in the stories of [`check_scenario`].
 ///
 /// # Panics
 /// Where a world panics.

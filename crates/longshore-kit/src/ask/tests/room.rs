@@ -1,5 +1,7 @@
 //! The bytes of answers that wait for their use have a bound, and who has waited the longest gives way.
 
+use std::collections::VecDeque;
+
 use super::*;
 use crate::ask::{
     room::SMALL_ANSWER,
@@ -78,6 +80,51 @@ impl World {
         let failure = unanswered.find_map(|it| it.failure.map(str::to_owned));
         (asked, failure)
     }
+}
+
+/// Each question is kept in its slot and in one place, however often it is asked; few are in flight; and of their large
+/// answers only as many are held as have room.
+#[test]
+fn ten_thousand_questions_at_once_cost_two_entries_each_and_no_more_than_the_room() {
+    const N: usize = 10_000;
+    const SIZE: usize = SMALL_ANSWER + 1;
+    let mut world = World::new();
+    let keys = || 0..u32::try_from(N).unwrap();
+    for _ in 0..2 {
+        for key in keys() {
+            world.ask(key, Get::new(&(key % 100).to_string()));
+        }
+        assert_eq!(world.table.len(), 2 * N);
+    }
+    let (mut in_flight, mut n_answered, mut n_kept) = (VecDeque::new(), 0, 0);
+    let now = world.now();
+    loop {
+        while let Some(Due::Send(sent)) = world.table.next(now.instant) {
+            in_flight.push_back(sent);
+        }
+        let most = KindLimits::default().in_flight;
+        assert!(in_flight.len() <= most, "{} in flight", in_flight.len());
+        let Some(sent) = in_flight.pop_front() else {
+            break;
+        };
+        world.table.ended(&sent.share);
+        let answer = Ok("a".repeat(SIZE));
+        let is_news = world
+            .table
+            .answered(&sent.key, &sent.id, sent.ticket, answer, now);
+        n_answered += 1;
+        n_kept += usize::from(is_news);
+        assert_eq!(world.table.n_held(), n_kept * SIZE);
+        assert!(world.table.n_held() <= ROOM, "{n_kept} answers are held");
+    }
+    assert_eq!(n_answered, N);
+    assert!(n_kept > 0);
+    // Those without room are asked for again later: a slot and a place again.
+    assert_eq!(world.table.len(), n_kept + 2 * (N - n_kept));
+    for key in keys() {
+        world.table.keep(&key, &Seen::Absent);
+    }
+    assert_eq!((world.table.len(), world.table.n_held()), (0, 0));
 }
 
 #[test]

@@ -1,8 +1,8 @@
 //! Foreign systems that accept every request and never answer: objects that do not need them take no longer than twice
 //! their time alone, and the controller ends within 3 s after SIGTERM.
 //!
-//! Both limits are wider here by [`NOISE`]. `cargo xtask campaign silent-systems` runs this with the release program, 50
-//! objects and the limits themselves.
+//! Both limits are wider here by [`NOISE`]. `cargo xtask campaign silent-systems` runs this with the release program, with
+//! 50 objects and the limits themselves.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
