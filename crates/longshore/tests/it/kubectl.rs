@@ -125,11 +125,33 @@ fn text(bytes: &[u8]) -> String {
 /// Ends with its test.
 struct Forward(Child);
 
+impl Forward {
+    /// The command, and where it listens, which it says after these words.
+    fn begun(kubectl: &Kubectl, arguments: &[&str], words: &str) -> (Self, String) {
+        let mut child = kubectl.command(arguments).spawn().unwrap();
+        let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+        let forward = Self(child);
+        let line = lines.next().unwrap().unwrap();
+        let near = line.strip_prefix(words).unwrap();
+        (forward, near.split(' ').next().unwrap().to_owned())
+    }
+}
+
 impl Drop for Forward {
     fn drop(&mut self) {
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
+}
+
+/// The answer with its head.
+fn asked(near: &str, path: &str) -> String {
+    let mut stream = TcpStream::connect(near).unwrap();
+    let request = format!("GET {path} HTTP/1.0\r\nHost: {near}\r\n\r\n");
+    stream.write_all(request.as_bytes()).unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    answer
 }
 
 /// A service with an empty folder of DAGs, and kubectl in another folder.
@@ -232,19 +254,10 @@ fn kubectl_reaches_ports_of_pods() {
     });
 
     let arguments = ["port-forward", "pod/w", &format!(":{port}")];
-    let mut child = kubectl.command(&arguments).spawn().unwrap();
-    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
-    let _forward = Forward(child);
-    let line = lines.next().unwrap().unwrap();
-    let near = line.strip_prefix("Forwarding from ").unwrap();
-    let near = near.split(' ').next().unwrap().to_owned();
+    let (_forward, near) = Forward::begun(&kubectl, &arguments, "Forwarding from ");
     // Several connections over one session, one after the other.
     for _ in 0..3 {
-        let mut stream = TcpStream::connect(&near).unwrap();
-        let request = b"GET /page HTTP/1.0\r\n\r\n";
-        stream.write_all(request).unwrap();
-        let mut answer = String::new();
-        stream.read_to_string(&mut answer).unwrap();
+        let answer = asked(&near, "/page");
         assert!(answer.ends_with("it answers"), "{answer}");
     }
 
@@ -254,4 +267,38 @@ fn kubectl_reaches_ports_of_pods() {
     until("the service answers", || {
         text(&kubectl.output(&["get", "--raw", page]).stdout) == "it answers"
     });
+}
+
+#[test]
+fn kubectl_waits_for_a_job_and_shows_its_log() {
+    let Some((kubectl, _service, _folders)) = started() else {
+        return;
+    };
+    let create = ["create", "job", "j", "--image=any", "--"];
+    let said = kubectl.run(&[&create[..], &["sh", "-c", "echo counted"]].concat());
+    assert_eq!(said, "job.batch/j created\n");
+    let wait = ["wait", "--for=condition=complete", "job/j", "--timeout=60s"];
+    assert_eq!(kubectl.run(&wait), "job.batch/j condition met\n");
+    assert_eq!(kubectl.run(&["logs", "job/j"]), "counted\n");
+    let succeeded = kubectl.run(&["get", "job", "j", "-o", "jsonpath={.status.succeeded}"]);
+    assert_eq!(succeeded, "1");
+}
+
+#[test]
+fn kubectl_lets_others_ask_through_its_proxy() {
+    let Some((kubectl, _service, _folders)) = started() else {
+        return;
+    };
+    let arguments = ["proxy", "--port=0"];
+    let (proxy, near) = Forward::begun(&kubectl, &arguments, "Starting to serve on ");
+    let answer = asked(&near, "/api/v1/namespaces/default");
+    let (head, body) = answer.split_once("\r\n\r\n").unwrap();
+    assert!(head.contains(" 200 OK\r\n"), "{head}");
+    let namespace: serde_json::Value = serde_json::from_str(body).unwrap();
+    assert_eq!(namespace["kind"], "Namespace");
+    assert_eq!(namespace["metadata"]["name"], "default");
+    let answer = asked(&near, "/api/v1/namespaces/none");
+    assert!(answer.contains(" 404 Not Found\r\n"), "{answer}");
+    drop(proxy);
+    assert!(TcpStream::connect(&near).is_err(), "it is ended");
 }
