@@ -3,10 +3,10 @@
 use std::{
     cell::Cell,
     fs,
-    io::{BufRead, BufReader, Read, Write},
+    io::{BufRead, BufReader, Lines, Read, Write},
     net::{TcpListener, TcpStream},
     path::{Path, PathBuf},
-    process::{Child, Command, Output, Stdio},
+    process::{Child, ChildStdout, Command, Output, Stdio},
 };
 
 use tempfile::TempDir;
@@ -122,25 +122,36 @@ fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
-/// Ends with its test.
-struct Forward(Child);
+/// A command that runs until the end of its test.
+struct Lasting {
+    child: Child,
+    /// Open as long as it runs: who writes into a closed pipe is killed.
+    lines: Lines<BufReader<ChildStdout>>,
+}
 
-impl Forward {
-    /// The command, and where it listens, which it says after these words.
-    fn begun(kubectl: &Kubectl, arguments: &[&str], words: &str) -> (Self, String) {
+impl Lasting {
+    fn begun(kubectl: &Kubectl, arguments: &[&str]) -> Self {
         let mut child = kubectl.command(arguments).spawn().unwrap();
-        let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
-        let forward = Self(child);
-        let line = lines.next().unwrap().unwrap();
+        let lines = BufReader::new(child.stdout.take().unwrap()).lines();
+        Self { child, lines }
+    }
+
+    fn line(&mut self) -> String {
+        self.lines.next().unwrap().unwrap()
+    }
+
+    /// Where it listens, which it says after these words.
+    fn near(&mut self, words: &str) -> String {
+        let line = self.line();
         let near = line.strip_prefix(words).unwrap();
-        (forward, near.split(' ').next().unwrap().to_owned())
+        near.split(' ').next().unwrap().to_owned()
     }
 }
 
-impl Drop for Forward {
+impl Drop for Lasting {
     fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
+        let _ = self.child.kill();
+        let _ = self.child.wait();
     }
 }
 
@@ -224,11 +235,8 @@ fn kubectl_joins_programs() {
     assert!(said.contains("joined"), "{said}");
 
     kubectl.pod("a", "while :; do echo tick; sleep 0.1; done");
-    let mut child = kubectl.command(&["attach", "a"]).spawn().unwrap();
-    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
-    let attached = Forward(child);
-    assert_eq!(lines.next().unwrap().unwrap(), "tick");
-    drop(attached);
+    let mut attached = Lasting::begun(&kubectl, &["attach", "a"]);
+    assert_eq!(attached.line(), "tick");
 }
 
 #[test]
@@ -254,7 +262,8 @@ fn kubectl_reaches_ports_of_pods() {
     });
 
     let arguments = ["port-forward", "pod/w", &format!(":{port}")];
-    let (_forward, near) = Forward::begun(&kubectl, &arguments, "Forwarding from ");
+    let mut forward = Lasting::begun(&kubectl, &arguments);
+    let near = forward.near("Forwarding from ");
     // Several connections over one session, one after the other.
     for _ in 0..3 {
         let answer = asked(&near, "/page");
@@ -289,8 +298,8 @@ fn kubectl_lets_others_ask_through_its_proxy() {
     let Some((kubectl, _service, _folders)) = started() else {
         return;
     };
-    let arguments = ["proxy", "--port=0"];
-    let (proxy, near) = Forward::begun(&kubectl, &arguments, "Starting to serve on ");
+    let mut proxy = Lasting::begun(&kubectl, &["proxy", "--port=0"]);
+    let near = proxy.near("Starting to serve on ");
     let answer = asked(&near, "/api/v1/namespaces/default");
     let (head, body) = answer.split_once("\r\n\r\n").unwrap();
     assert!(head.contains(" 200 OK\r\n"), "{head}");
