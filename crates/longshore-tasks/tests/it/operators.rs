@@ -23,7 +23,7 @@ use longshore_api::{
 use longshore_cluster::controllers;
 use longshore_core::Resource;
 use longshore_kit::api_resource;
-use longshore_plugins::{Answer, Call, Config, Registry, Request, Runner, Teller};
+use longshore_plugins::{Answer, Call, Config, GracePeriods, Registry, Request, Runner, Teller};
 use longshore_proto::{
     flyteidl2::{
         connector::{CreateTaskResponse, GetTaskResponse, Resource as Job},
@@ -58,6 +58,13 @@ const LATE: (&str, Duration) = ("DaskJob", Duration::from_secs(20));
 /// All plugins.
 pub(crate) fn plugins() -> Registry {
     Registry::new(&Config::default()).unwrap()
+}
+
+/// All plugins, which wait for so long until pods begin.
+pub(crate) fn patient_plugins(grace: GracePeriods) -> Registry {
+    let mut config = Config::default();
+    config.k8s.grace = grace;
+    Registry::new(&config).unwrap()
 }
 
 /// The kinds that are played.
