@@ -50,6 +50,8 @@ pub struct NodeConfig {
     /// Whether all pods have a network of their own, except those that ask for the host's. Otherwise pods have one whose
     /// image says so ([`Image::network`](crate::images::Image)).
     pub pod_network: bool,
+    /// Where pods with a way out ask for names. Empty: the name servers of the host, as they are at that time.
+    pub name_servers: Vec<SocketAddr>,
     /// How many pods may be in the act of starting at the same time.
     pub n_concurrent_starts: usize,
 }
@@ -82,6 +84,7 @@ impl NodeConfig {
             api_server: None,
             log_port: None,
             pod_network: false,
+            name_servers: Vec::new(),
             n_concurrent_starts: 2 * n_processors(),
         }
     }

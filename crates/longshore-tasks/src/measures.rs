@@ -273,4 +273,25 @@ mod tests {
         );
         assert_eq!(count("PhaseSuccess"), "0");
     }
+
+    #[test]
+    fn each_write_of_a_status_has_its_time_in_milliseconds_and_says_whether_it_was_refused() {
+        let metrics = Metrics::new();
+        let measures = ActionMeasures::new(&metrics);
+        for (milliseconds, is_written) in [(3, true), (5, true), (250, false)] {
+            let took = Duration::from_millis(milliseconds);
+            measures.status_written(took, is_written, is_written.then_some(2_000));
+        }
+        let text = metrics.text();
+        let name = "taskaction_k8s_duration_milliseconds";
+        for expected in [
+            format!(r#"{name}_sum{{op="status_update",error="false"}} 8.0"#),
+            format!(r#"{name}_count{{op="status_update",error="false"}} 2"#),
+            format!(r#"{name}_sum{{op="status_update",error="true"}} 250.0"#),
+            format!(r#"{name}_count{{op="status_update",error="true"}} 1"#),
+            "taskaction_crd_size_bytes_count 2".to_owned(),
+        ] {
+            assert!(text.lines().any(|it| it == expected), "{expected}: {text}");
+        }
+    }
 }

@@ -561,4 +561,43 @@ mod tests {
         table.remove(ids[0], &objects[0]);
         assert_eq!(surplus(&table).as_deref(), Some("b"));
     }
+
+    /// What the table keeps grows with the objects that there are, not with those that there were.
+    #[test]
+    fn of_tries_whose_objects_are_gone_nothing_is_kept() {
+        const KEPT: usize = 2;
+        let object = |n: u128, phase: &str| -> LaunchedPod {
+            serde_json::from_value(json!({
+                "metadata": {
+                    "name": format!("p{n}"), "uid": n.to_string(), "creationTimestamp": "2026-11-21T10:00:00Z",
+                },
+                "status": {"phase": phase},
+            }))
+            .unwrap()
+        };
+        let left = |n_tries: u128| {
+            let table = LaunchTable::new(KEPT);
+            for n in 1..=n_tries {
+                let id = Uuid::from_u128(n);
+                table.insert(id, &object(n, "Pending"));
+                table.note_pending(id, Some("no room"));
+                table.insert(id, &object(n, "Running"));
+                table.tries_ended(&[archived(row(id))]);
+                if n % 2 == 0 {
+                    table.insert(id, &object(n, "Failed"));
+                } else {
+                    table.remove(id, &object(n, "Succeeded"));
+                }
+            }
+            while let Some((_, uid)) = table.newest_surplus() {
+                let n = uid.parse().unwrap();
+                table.remove(Uuid::from_u128(n), &object(n, "Failed"));
+            }
+            let known = table.known();
+            (known.tries.len(), known.failed.len(), known.pending.len())
+        };
+        // Those that have failed and are kept say why they waited.
+        assert_eq!(left(8), (KEPT, KEPT, KEPT));
+        assert_eq!(left(4 * 8), left(8));
+    }
 }

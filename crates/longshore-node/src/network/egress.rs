@@ -138,9 +138,9 @@ impl WayOut {
         let Some(place) = self.guests.admit((None, from.ip())) else {
             return;
         };
-        let names = Arc::clone(&self.names);
+        let (names, network) = (Arc::clone(&self.names), Arc::clone(&self.network));
         self.queries.spawn(async move {
-            if let Some(answer) = ask_servers(&query, &name_servers()).await
+            if let Some(answer) = ask_servers(&query, &network.name_servers()).await
                 && let Err(error) = names.send_to(&answer, from).await
             {
                 tracing::debug!(%error, "a pod did not take the answer to its query");

@@ -199,6 +199,16 @@ impl Network {
         pods.any(|it| it.names.address == from)
     }
 
+    /// Where pods with a way out ask for names.
+    fn name_servers(&self) -> Vec<SocketAddr> {
+        let given = &self.config.name_servers;
+        if given.is_empty() {
+            egress::name_servers()
+        } else {
+            given.clone()
+        }
+    }
+
     /// Takes up a pod that has an address of the pod network, before its namespace is made. `is_attached`: an earlier
     /// node has made it.
     pub(crate) fn register(

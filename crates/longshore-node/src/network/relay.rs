@@ -104,7 +104,8 @@ async fn accept(
                 };
                 n_accepted = n_accepted.wrapping_add(1);
                 let at = stream.local_addr().ok();
-                let to = choose(&targets.borrow(), n_accepted, at);
+                let name_server = || network.name_servers().first().copied();
+                let to = choose(&targets.borrow(), n_accepted, at, name_server);
                 let is_allowed = *targets.borrow() != Target::Original
                     || matches!(peer.ip(), IpAddr::V4(from) if network.has_way_out(from));
                 let Some(to) = to.filter(|_| is_allowed) else {
@@ -126,9 +127,14 @@ async fn accept(
 }
 
 /// The endpoints take turns. `at` is the address at which a connection was accepted.
-fn choose(target: &Target, turn: usize, at: Option<SocketAddr>) -> Option<SocketAddr> {
+fn choose(
+    target: &Target,
+    turn: usize,
+    at: Option<SocketAddr>,
+    name_server: impl FnOnce() -> Option<SocketAddr>,
+) -> Option<SocketAddr> {
     match target {
-        Target::Original => egress::destination(at?, || egress::name_servers().first().copied()),
+        Target::Original => egress::destination(at?, name_server),
         Target::Host(address) => Some(*address),
         Target::Endpoints(all) => {
             let at = turn.checked_rem(all.len())?;
@@ -184,13 +190,15 @@ mod tests {
             .to_vec();
         let target = Target::Endpoints(all.clone());
         let chosen: Vec<_> = (0..3)
-            .filter_map(|turn| choose(&target, turn, None))
+            .filter_map(|turn| choose(&target, turn, None, || None))
             .collect();
         let expected = [all[0], all[1], all[0]].map(SocketAddr::V4);
         assert_eq!(chosen, expected);
-        assert_eq!(choose(&Target::Endpoints(Vec::new()), 1, None), None);
+        let nobody = Target::Endpoints(Vec::new());
+        assert_eq!(choose(&nobody, 1, None, || None), None);
         let at = Some(all[0].into());
-        assert_eq!(choose(&Target::Original, 1, at), None, "it is inside");
+        let inside = choose(&Target::Original, 1, at, || None);
+        assert_eq!(inside, None, "it is inside");
     }
 
     #[test]

@@ -169,24 +169,3 @@ async fn aliases_are_in_the_hosts_file_of_the_pod() {
     assert!(log.ends_with("10.9.8.7\tfoo\tbar\n"), "{log}");
     node.stop().await;
 }
-
-#[tokio::test]
-async fn a_container_that_uses_too_much_memory_is_told_as_killed_for_it() {
-    let rig = Rig::new();
-    let node = rig.start().await;
-    if !node.node.limits_memory() {
-        println!("SKIPPED: no cgroup of version 2 with the memory controller");
-        return;
-    }
-    // It keeps all of an endless line.
-    let mut spec = script("tail /dev/zero");
-    spec["containers"][0]["resources"] = json!({"limits": {"memory": "32Mi"}});
-    rig.run("hungry", spec).await;
-    let status = rig.until_phase("hungry", "Failed").await;
-    let end = end(&status, 0);
-    assert_eq!(
-        (&end["exitCode"], &end["reason"]),
-        (&json!(137), &json!("OOMKilled"))
-    );
-    node.stop().await;
-}

@@ -436,6 +436,57 @@ async fn only_a_pod_with_a_way_out_reaches_other_networks() {
     serving.abort();
 }
 
+/// Answers the question for the address of `there.example`; of others it knows nothing.
+async fn name(socket: UdpSocket) {
+    const HEAD: usize = 12;
+    let mut query = [0; 512];
+    loop {
+        let (n, from) = socket.recv_from(&mut query).await.expect("a query");
+        let mut labels = query[HEAD..n].iter();
+        let length = labels.position(|it| *it == 0).expect("an end of the name");
+        let question = &query[HEAD..HEAD + length + 5];
+        let is_known = question == b"\x05there\x07example\0\0\x01\0\x01";
+        let mut answer = query[..2].to_vec();
+        answer.extend([0x81, 0x80, 0, 1, 0, u8::from(is_known), 0, 0, 0, 0]);
+        answer.extend(question);
+        if is_known {
+            answer.extend([0xc0, 12, 0, 1, 0, 1, 0, 0, 0, 60, 0, 4, 192, 0, 2, 7]);
+        }
+        socket.send_to(&answer, from).await.expect("an answer");
+    }
+}
+
+#[tokio::test]
+async fn only_a_pod_with_a_way_out_resolves_names_of_other_networks() {
+    let server = UdpSocket::bind("127.0.0.1:0").await.expect("a socket");
+    let at = server.local_addr().expect("an address");
+    let serving = tokio::spawn(name(server));
+    for profile in profiles() {
+        let rig = Rig::new();
+        let node = rig
+            .start_with(NodeConfig {
+                name_servers: vec![at],
+                ..config(&rig, profile, PodsLifetime::DieWithNode, 1)
+            })
+            .await;
+        // The way out is opened while the first program starts.
+        let patient = "import socket, time\n\
+             while True:\n    try:\n        print(socket.gethostbyname('there.example'))\n        break\n    \
+             except OSError:\n        time.sleep(0.05)\n";
+        rig.run("open", python("open", patient)).await;
+        rig.until_phase("open", "Succeeded").await;
+        let log = node.log("open", LogOptions::default()).await;
+        assert_eq!(log, "192.0.2.7\n", "{profile}");
+        let once = "import socket\nprint(socket.gethostbyname('there.example'))\n";
+        rig.run("shut", python("pod", once)).await;
+        rig.until_phase("shut", "Failed").await;
+        let log = node.log("shut", LogOptions::default()).await;
+        assert!(log.contains("gaierror"), "{log}");
+        node.stop().await;
+    }
+    serving.abort();
+}
+
 #[tokio::test]
 async fn a_node_that_can_make_no_networks_says_so() {
     let rig = Rig::new();

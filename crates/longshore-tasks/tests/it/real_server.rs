@@ -2,9 +2,10 @@
 //!
 //! All of them at the same time, each in a namespace of its own: they mostly wait.
 
-use std::{collections::BTreeSet, time::Duration};
+use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
 use kube::api::{DeleteParams, ListParams, Patch, PatchParams};
+use longshore_plugins::GracePeriods;
 use longshore_test::{
     Fault, FaultPlan, FaultProxy, Faults, Place, Point, RealNamespace, RealServer, WatchFault,
     faults::Refusal,
@@ -15,9 +16,10 @@ use serde_json::json;
 
 use crate::{
     laws::STORIES,
+    operators,
     stories::{self, Story},
     takeover,
-    world::{World, actions, install},
+    world::{World, action, actions, ending, install},
 };
 
 /// A list that shrinks fails here.
@@ -137,12 +139,7 @@ fn stories_end_on_a_real_server_as_on_the_embedded_cluster() {
             (name, play, reference)
         })
         .collect();
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(2)
-        .enable_all()
-        .build()
-        .unwrap();
-    runtime.block_on(async {
+    in_real_time().block_on(async {
         introduce(&server).await;
         play_all(prepared.into_iter().map(|(name, play, reference)| {
             (name, play_in_namespace(server.clone(), play, reference))
@@ -157,23 +154,75 @@ fn pods_of_the_peer_go_on_on_a_real_server_and_none_is_made_beside_them() {
     let Some(server) = RealServer::given() else {
         return;
     };
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(2)
-        .enable_all()
-        .build()
-        .unwrap();
-    runtime.block_on(async {
+    in_real_time().block_on(async {
         introduce(&server).await;
-        let taken_over = take_over(server.clone());
+        let taken_over = in_namespace(server.clone(), "takeover", takeover::pods_go_on);
         play_all([("takeover of pods".to_owned(), taken_over)]).await;
     });
 }
 
-async fn take_over(server: RealServer) -> Result<(), String> {
-    let namespace = RealNamespace::create(&server, "takeover").await.unwrap();
+#[test]
+fn a_head_pod_that_does_not_start_ends_its_task_on_a_real_server() {
+    let Some(server) = RealServer::given() else {
+        return;
+    };
+    in_real_time().block_on(async {
+        introduce(&server).await;
+        let late = in_namespace(server.clone(), "late-head", head_is_late);
+        play_all([("late head".to_owned(), late)]).await;
+    });
+}
+
+/// Its operator says that it runs, and nobody touches the pod any more.
+async fn head_is_late(mut world: World) {
+    let grace = GracePeriods {
+        create_container_error: Duration::from_secs(5),
+        ..GracePeriods::default()
+    };
+    world.plugins = Arc::new(operators::patient_plugins(grace));
+    world.cache.leave_inputs(&operators::inputs()).await;
+    operators::start_one("PyTorchJob", &world.place, &world.seen).await;
+    let late = operators::typed(action("torch-head-late", 0, ""), 0);
+    world.apply(late).await;
+    let process = Faults::none().start();
+    let has_ended = async {
+        loop {
+            if let Some(end) = world.actions().await.iter().find_map(ending) {
+                return end;
+            }
+            tokio::time::sleep(Duration::from_millis(500)).await;
+        }
+    };
+    let end = tokio::select! {
+        () = Box::pin(world.run(&process)) => None,
+        end = tokio::time::timeout(Duration::from_secs(120), has_ended) => end.ok(),
+    };
+    let end = end.unwrap_or_default();
+    let is_late = end.contains("Grace period [5s] exceeded");
+    assert!(is_late, "{end}: {:#?}", world.actions().await);
+}
+
+fn in_real_time() -> tokio::runtime::Runtime {
+    tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .enable_all()
+        .build()
+        .unwrap()
+}
+
+/// Plays this in a namespace of its own.
+async fn in_namespace<F>(
+    server: RealServer,
+    name: &'static str,
+    play: fn(World) -> F,
+) -> Result<(), String>
+where
+    F: Future<Output = ()> + Send + 'static,
+{
+    let namespace = RealNamespace::create(&server, name).await.unwrap();
     let place = namespace.place();
     let world = World::real(place.clone(), &[]);
-    let ended = tokio::spawn(takeover::pods_go_on(world)).await;
+    let ended = tokio::spawn(play(world)).await;
     remove_actions(&place).await;
     let removed = namespace.remove().await.map_err(|error| error.to_string());
     ended.map_err(|error| error.to_string())?;

@@ -129,7 +129,8 @@ impl Story {
             pods.create(&PostParams::default(), &taken).await.unwrap();
         }
         if self.has_operators {
-            world.plugins = Arc::new(operators::plugins());
+            let grace = world.config.plugins.k8s.grace;
+            world.plugins = Arc::new(operators::patient_plugins(grace));
             operators::start(&place, &world.seen).await;
         }
         if self.has_real_pods {

@@ -9,7 +9,7 @@ use longshore_test::{
     faults::Point,
     laws::{Run, replay},
 };
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::{
     laws::STORIES,
@@ -232,6 +232,37 @@ async fn a_head_pod_that_does_not_start_ends_its_task_after_its_grace_period() {
         assert_eq!(ends.len(), n_ended, "{ends:?}");
         let is_late = |end: &String| end.contains("Grace period [3m0s] exceeded");
         assert!(ends.iter().all(is_late), "{ends:?}");
+    }
+}
+
+/// However a head pod is pending, it is so for no longer than pods may be, and then it is the system's failure.
+#[tokio::test(start_paused = true)]
+async fn a_head_pod_that_is_pending_for_too_long_costs_a_launch_and_no_attempt() {
+    const LATE: [(&str, u32, &str); 4] = [
+        ("spark-head-late", 0, ""),
+        ("ray-head-late", 0, ""),
+        ("torch-head-late", 0, ""),
+        ("set-head-late", 0, ""),
+    ];
+    let story = Story::of("pending heads", &LATE).with_operators();
+    let story = story.configured(|config| {
+        config.plugins.k8s.grace.pod_pending_timeout = Duration::from_secs(60);
+    });
+    let world = story.world().await;
+    let process = Faults::none().start();
+    // The operators make the pods after 10 s, and of the next launch none is pending for too long at the end.
+    for (seconds, n_failures) in [(65, 0), (45, 1)] {
+        let time = Duration::from_secs(seconds);
+        let _ = tokio::time::timeout(time, Box::pin(world.run(&process))).await;
+        for action in world.actions().await {
+            let (name, status) = (&action["metadata"]["name"], &action["status"]);
+            let told = status["systemFailures"].as_u64().unwrap_or(0);
+            assert_eq!(
+                (told, &status["attempts"], ending(&action)),
+                (n_failures, &json!(1), None),
+                "{name}: {status:#}"
+            );
+        }
     }
 }
 

@@ -3,10 +3,10 @@
 use std::{
     cell::Cell,
     fs,
-    io::{BufRead, BufReader, Read, Write},
+    io::{BufRead, BufReader, Lines, Read, Write},
     net::{TcpListener, TcpStream},
     path::{Path, PathBuf},
-    process::{Child, Command, Output, Stdio},
+    process::{Child, ChildStdout, Command, Output, Stdio},
 };
 
 use tempfile::TempDir;
@@ -122,14 +122,47 @@ fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
-/// Ends with its test.
-struct Forward(Child);
+/// A command that runs until the end of its test.
+struct Lasting {
+    child: Child,
+    /// Open as long as it runs: who writes into a closed pipe is killed.
+    lines: Lines<BufReader<ChildStdout>>,
+}
 
-impl Drop for Forward {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
+impl Lasting {
+    fn begun(kubectl: &Kubectl, arguments: &[&str]) -> Self {
+        let mut child = kubectl.command(arguments).spawn().unwrap();
+        let lines = BufReader::new(child.stdout.take().unwrap()).lines();
+        Self { child, lines }
     }
+
+    fn line(&mut self) -> String {
+        self.lines.next().unwrap().unwrap()
+    }
+
+    /// Where it listens, which it says after these words.
+    fn near(&mut self, words: &str) -> String {
+        let line = self.line();
+        let near = line.strip_prefix(words).unwrap();
+        near.split(' ').next().unwrap().to_owned()
+    }
+}
+
+impl Drop for Lasting {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// The answer with its head.
+fn asked(near: &str, path: &str) -> String {
+    let mut stream = TcpStream::connect(near).unwrap();
+    let request = format!("GET {path} HTTP/1.0\r\nHost: {near}\r\n\r\n");
+    stream.write_all(request.as_bytes()).unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    answer
 }
 
 /// A service with an empty folder of DAGs, and kubectl in another folder.
@@ -202,11 +235,8 @@ fn kubectl_joins_programs() {
     assert!(said.contains("joined"), "{said}");
 
     kubectl.pod("a", "while :; do echo tick; sleep 0.1; done");
-    let mut child = kubectl.command(&["attach", "a"]).spawn().unwrap();
-    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
-    let attached = Forward(child);
-    assert_eq!(lines.next().unwrap().unwrap(), "tick");
-    drop(attached);
+    let mut attached = Lasting::begun(&kubectl, &["attach", "a"]);
+    assert_eq!(attached.line(), "tick");
 }
 
 #[test]
@@ -232,19 +262,11 @@ fn kubectl_reaches_ports_of_pods() {
     });
 
     let arguments = ["port-forward", "pod/w", &format!(":{port}")];
-    let mut child = kubectl.command(&arguments).spawn().unwrap();
-    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
-    let _forward = Forward(child);
-    let line = lines.next().unwrap().unwrap();
-    let near = line.strip_prefix("Forwarding from ").unwrap();
-    let near = near.split(' ').next().unwrap().to_owned();
+    let mut forward = Lasting::begun(&kubectl, &arguments);
+    let near = forward.near("Forwarding from ");
     // Several connections over one session, one after the other.
     for _ in 0..3 {
-        let mut stream = TcpStream::connect(&near).unwrap();
-        let request = b"GET /page HTTP/1.0\r\n\r\n";
-        stream.write_all(request).unwrap();
-        let mut answer = String::new();
-        stream.read_to_string(&mut answer).unwrap();
+        let answer = asked(&near, "/page");
         assert!(answer.ends_with("it answers"), "{answer}");
     }
 
@@ -254,4 +276,38 @@ fn kubectl_reaches_ports_of_pods() {
     until("the service answers", || {
         text(&kubectl.output(&["get", "--raw", page]).stdout) == "it answers"
     });
+}
+
+#[test]
+fn kubectl_waits_for_a_job_and_shows_its_log() {
+    let Some((kubectl, _service, _folders)) = started() else {
+        return;
+    };
+    let create = ["create", "job", "j", "--image=any", "--"];
+    let said = kubectl.run(&[&create[..], &["sh", "-c", "echo counted"]].concat());
+    assert_eq!(said, "job.batch/j created\n");
+    let wait = ["wait", "--for=condition=complete", "job/j", "--timeout=60s"];
+    assert_eq!(kubectl.run(&wait), "job.batch/j condition met\n");
+    assert_eq!(kubectl.run(&["logs", "job/j"]), "counted\n");
+    let succeeded = kubectl.run(&["get", "job", "j", "-o", "jsonpath={.status.succeeded}"]);
+    assert_eq!(succeeded, "1");
+}
+
+#[test]
+fn kubectl_lets_others_ask_through_its_proxy() {
+    let Some((kubectl, _service, _folders)) = started() else {
+        return;
+    };
+    let mut proxy = Lasting::begun(&kubectl, &["proxy", "--port=0"]);
+    let near = proxy.near("Starting to serve on ");
+    let answer = asked(&near, "/api/v1/namespaces/default");
+    let (head, body) = answer.split_once("\r\n\r\n").unwrap();
+    assert!(head.contains(" 200 OK\r\n"), "{head}");
+    let namespace: serde_json::Value = serde_json::from_str(body).unwrap();
+    assert_eq!(namespace["kind"], "Namespace");
+    assert_eq!(namespace["metadata"]["name"], "default");
+    let answer = asked(&near, "/api/v1/namespaces/none");
+    assert!(answer.contains(" 404 Not Found\r\n"), "{answer}");
+    drop(proxy);
+    assert!(TcpStream::connect(&near).is_err(), "it is ended");
 }

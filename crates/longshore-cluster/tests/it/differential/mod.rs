@@ -30,8 +30,22 @@ use compare::{Found, compare};
 use replay::replay;
 use scenario::Subject;
 
-/// Fewer requests than this prove little.
-const LEAST_REQUESTS: usize = 150;
+/// Fewer requests than this in all prove little.
+const LEAST_REQUESTS: usize = 1170;
+
+/// No area has fewer requests than these in its subjects together.
+const LEAST_OF_AREAS: [(&[&str], usize); 10] = [
+    (&["access"], 120),
+    (&["tokens", "reviews"], 50),
+    (&["jobs", "services"], 100),
+    (&["admission"], 85),
+    (&["definitions", "names", "protobuf"], 110),
+    (&["pods", "ways-in", "evictions", "runtime-classes"], 200),
+    (&["workloads"], 50),
+    (&["objects", "data", "stored", "others"], 150),
+    (&["lists", "watches", "options", "paths", "namespaces"], 185),
+    (&["patches", "strategic", "deletion"], 90),
+];
 
 #[tokio::test(start_paused = true)]
 async fn differential_embedded_server_answers_as_recorded() {
@@ -110,11 +124,23 @@ async fn differential_record_is_what_a_real_server_answers() {
 
 #[test]
 fn differential_requests_are_many() {
-    let n_requests: usize = Subject::all()
-        .iter()
-        .map(|subject| subject.steps.len())
-        .sum();
-    assert!(n_requests >= LEAST_REQUESTS, "{n_requests}");
+    let mut left: BTreeMap<String, usize> = Subject::all()
+        .into_iter()
+        .map(|subject| (subject.name, subject.steps.len()))
+        .collect();
+    let in_all: usize = left.values().sum();
+    assert!(in_all >= LEAST_REQUESTS, "{in_all}");
+    for (subjects, least) in LEAST_OF_AREAS {
+        let n_requests: usize = subjects
+            .iter()
+            .map(|name| left.remove(*name).unwrap_or_default())
+            .sum();
+        assert!(
+            n_requests >= least,
+            "{subjects:?}: {n_requests}, not {least}"
+        );
+    }
+    assert!(left.is_empty(), "subjects of no area: {left:?}");
 }
 
 #[test]
