@@ -16,6 +16,21 @@ use crate::{
 /// The word that stands for all capabilities.
 const ALL: &str = "ALL";
 
+/// Capabilities with which a program takes away what keeps the machine, and the data directory, out of its sight: it
+/// unmounts what covers them, opens files by number, takes over a process that may do so, or changes the kernel.
+const OF_WALLS: [&str; 10] = [
+    "SYS_ADMIN",
+    "DAC_READ_SEARCH",
+    "SYS_PTRACE",
+    "SYS_MODULE",
+    "SYS_RAWIO",
+    "SYS_BOOT",
+    "BPF",
+    "PERFMON",
+    "MAC_ADMIN",
+    "MAC_OVERRIDE",
+];
+
 /// What the node itself is and may do.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Powers {
@@ -151,7 +166,19 @@ fn capabilities(wanted: &Capabilities, powers: Powers, has_network: bool) -> Res
         let single = list.iter().filter(|(name, _)| *name != ALL);
         single.fold(0, |all, (_, bit)| all | bit)
     };
-    Ok((base | single(&added)) & !single(&dropped) & powers.most())
+    let kept = (base | single(&added)) & !single(&dropped) & powers.most();
+    match OF_WALLS.into_iter().find(|name| holds(kept, name)) {
+        Some(name) => Err(format!(
+            "the capability {name} would show the container what the node keeps from it, such as the keys of the cluster: \
+             name the capabilities that it needs, without {}",
+            OF_WALLS.join(", ")
+        )),
+        None => Ok(kept),
+    }
+}
+
+fn holds(all: u64, name: &str) -> bool {
+    bit(name).is_some_and(|bit| all & bit != 0)
 }
 
 /// Names with their bits.
@@ -298,7 +325,14 @@ mod tests {
                 json!({"add": ["CAP_NET_ADMIN"]}),
                 of_runtimes() | bits(&["NET_ADMIN"]),
             ),
-            (json!({"add": ["ALL"], "drop": ["CHOWN"]}), ROOT.held & !1),
+            (
+                json!({"add": ["ALL"], "drop": OF_WALLS}),
+                ROOT.held & !bits(&OF_WALLS),
+            ),
+            (
+                json!({"add": ["SYS_ADMIN"], "drop": ["SYS_ADMIN"]}),
+                of_runtimes(),
+            ),
         ] {
             let user = of(&json!({}), &json!({"capabilities": wanted}), ROOT).unwrap();
             assert_eq!(user.capabilities, Some(expected), "{wanted}");
@@ -338,6 +372,37 @@ mod tests {
     }
 
     #[test]
+    fn no_container_gets_what_takes_its_walls_away() {
+        let with = |wanted: &Value, powers| {
+            let told = of(&json!({}), &json!({"capabilities": wanted}), powers);
+            told.err().unwrap_or_default()
+        };
+        for name in OF_WALLS {
+            for wanted in [
+                json!({"add": [name]}),
+                json!({"add": [format!("CAP_{name}")], "drop": ["ALL"]}),
+            ] {
+                let told = with(&wanted, ROOT);
+                assert!(
+                    told.contains(&format!("the capability {name} would")),
+                    "{told}"
+                );
+            }
+            assert_eq!(with(&json!({"drop": [name]}), ROOT), "");
+            assert_eq!(with(&json!({"add": [name], "drop": [name]}), ROOT), "");
+        }
+        // In a user namespace, too, the container would own what covers the machine.
+        for powers in [ROOT, ANYONE] {
+            let told = with(&json!({"add": ["ALL"]}), powers);
+            assert!(told.contains("the capability SYS_ADMIN would"), "{told}");
+        }
+        assert_eq!(
+            of_runtimes() & OF_WALLS.iter().filter_map(|it| bit(it)).sum::<u64>(),
+            0
+        );
+    }
+
+    #[test]
     fn raw_sockets_in_the_network_of_the_machine_are_for_those_that_name_them() {
         let raw = bit("NET_RAW").unwrap();
         let of = |capabilities: Value, has_network| {
@@ -350,7 +415,11 @@ mod tests {
             (Value::Null, false, of_runtimes() & !raw),
             (json!({"drop": ["CHOWN"]}), false, of_runtimes() & !raw & !1),
             (json!({"add": ["NET_RAW"]}), false, of_runtimes()),
-            (json!({"add": ["ALL"]}), false, ROOT.held),
+            (
+                json!({"add": ["ALL"], "drop": OF_WALLS}),
+                false,
+                ROOT.held & !OF_WALLS.iter().filter_map(|it| bit(it)).sum::<u64>(),
+            ),
             (json!({"drop": ["ALL"], "add": ["NET_RAW"]}), false, raw),
         ] {
             let found = of(capabilities.clone(), has_network);
