@@ -4,18 +4,21 @@
 use std::{
     io,
     os::fd::{AsFd, OwnedFd},
-    path::{Component, Path},
+    path::{Component, Path, PathBuf},
 };
 
 use nix::{
     errno::Errno,
-    fcntl::{OFlag, OpenHow, ResolveFlag, openat2},
+    fcntl::{OFlag, OpenHow, ResolveFlag, openat2, readlinkat},
     sys::stat::{Mode, SFlag, mkdirat, mknodat},
 };
 
 /// How often to ask the kernel again that cannot tell where `..` leads, because somebody renames something at the same
 /// time, anywhere on the machine.
 const N_TRIES: u32 = 256;
+
+/// How many links on the way to a missing path are followed, as the kernel does.
+const N_LINKS: u32 = 40;
 
 /// What a missing path becomes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -76,6 +79,34 @@ pub(crate) fn deepest(root: impl AsFd, path: &Path) -> Result<(OwnedFd, &Path), 
         }
     }
     Ok((in_root(&root, Path::new("/"))?, path))
+}
+
+/// Where a missing path leads in `root`: a link to something that is not there stands for its goal.
+///
+/// # Errors
+/// `ELOOP`: the links lead in a circle, or are too many.
+pub(crate) fn goal(root: impl AsFd, path: &Path) -> Result<PathBuf, Errno> {
+    let mut path = path.to_owned();
+    for _ in 0..=N_LINKS {
+        let (dir, rest) = deepest(&root, &path)?;
+        let mut names = rest.components();
+        let Some(Component::Normal(name)) = names.next() else {
+            return Ok(path);
+        };
+        let Ok(link) = readlinkat(&dir, name) else {
+            return Ok(path);
+        };
+        let n_above = path.components().count() - rest.components().count();
+        let above: PathBuf = path.components().take(n_above).collect();
+        // An absolute goal begins at the root of the tree.
+        let mut next = above.join(link);
+        let behind = names.as_path();
+        if behind != Path::new("") {
+            next.push(behind);
+        }
+        path = next;
+    }
+    Err(Errno::ELOOP)
 }
 
 /// Makes what is missing of `rest` below `dir`, one name after the other; `rest` ends in a `kind`. Returns what is there.
@@ -148,6 +179,42 @@ mod tests {
         create(&found, rest, Kind::Directory).unwrap_err();
         assert!(!dir.path().join("outside/new").exists());
         create(&found, Path::new("a/../../b"), Kind::Directory).unwrap_err();
+    }
+
+    #[test]
+    fn a_link_to_what_is_missing_leads_to_its_goal_inside_of_the_root() {
+        let dir = tempfile::tempdir().unwrap();
+        fs::create_dir_all(dir.path().join("root/etc/real")).unwrap();
+        let root = dir.path().join("root");
+        for (link, goal) in [
+            ("etc/resolv.conf", "../run/systemd/stub.conf"),
+            ("etc/hosts", "/new/hosts"),
+            ("etc/far", "../../../outside"),
+            ("etc/chain", "resolv.conf"),
+            ("etc/circle", "circle"),
+            ("link", "etc/real"),
+            ("way", "missing"),
+        ] {
+            symlink(goal, root.join(link)).unwrap();
+        }
+        let fd: OwnedFd = fs::File::open(&root).unwrap().into();
+        for (path, expected) in [
+            ("/etc/resolv.conf", "run/systemd/stub.conf"),
+            ("/etc/chain", "run/systemd/stub.conf"),
+            ("/etc/hosts", "new/hosts"),
+            ("/etc/far", "outside"),
+            ("/link/file", "etc/real/file"),
+            ("/way/deep/er", "missing/deep/er"),
+            ("/plain/file", "plain/file"),
+        ] {
+            let found = goal(&fd, Path::new(path)).unwrap();
+            let (at, rest) = deepest(&fd, &found).unwrap();
+            create(&at, rest, Kind::File).unwrap();
+            assert!(root.join(expected).is_file(), "{path}: {found:?}");
+            in_root(&fd, Path::new(path)).unwrap();
+        }
+        assert!(!dir.path().join("outside").exists());
+        assert_eq!(goal(&fd, Path::new("/etc/circle")), Err(Errno::ELOOP));
     }
 
     #[test]

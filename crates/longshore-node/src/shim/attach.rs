@@ -154,7 +154,9 @@ pub(super) fn mount_point(root: &OwnedFd, target: &Path, kind: Kind) -> io::Resu
     if let Ok(found) = in_root(root, target) {
         return Ok(found);
     }
-    let (dir, rest) = deepest(root, target)?;
+    // Images have links to files that only a running system has, such as `/etc/resolv.conf`.
+    let target = beneath::goal(root, target)?;
+    let (dir, rest) = deepest(root, &target)?;
     let refused = match create(&dir, rest, kind) {
         Ok(made) => return Ok(made),
         Err(e) => e,

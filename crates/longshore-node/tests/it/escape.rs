@@ -158,6 +158,39 @@ fn a_device_that_a_program_makes_opens_nowhere() {
     assert_eq!(rig.output(), "2\nkept", "{}", exit.message);
 }
 
+/// As images have at `/etc/resolv.conf`: the file is made where the link leads, inside of the container.
+#[test]
+fn a_link_to_what_is_missing_is_a_place_for_a_mount() {
+    for profile in shim_rig::Profile::available() {
+        for (link, code, output) in [("../run/ls-a/b", 0, "names"), ("link", 128, "")] {
+            if profile == shim_rig::Profile::None {
+                continue;
+            }
+            let mut rig = shim_rig::Rig::start(profile, "stay");
+            let (volume, file) = (rig.path().join("volume"), rig.path().join("file"));
+            std::fs::create_dir(&volume).expect("a volume");
+            std::fs::write(&file, "names").expect("a file");
+            symlink(link, volume.join("link")).expect("a link");
+            let mut spec = rig.shell("cat /volume/link && cmp /volume/link /run/ls-a/b");
+            if let Sandbox::Full(root) | Sandbox::User(root) = &mut spec.sandbox {
+                for (source, target) in [(volume, "/volume"), (file, "/volume/link")] {
+                    root.mounts.push(MountSpec {
+                        origin: Origin::Node,
+                        within: None,
+                        source,
+                        target: target.into(),
+                        read_only: false,
+                    });
+                }
+            }
+            let exit = rig.run_to_end(spec);
+            assert_eq!(exit.code, code, "{profile:?} {link}: {}", exit.message);
+            assert_eq!(rig.output(), output, "{profile:?} {link}");
+            assert!(!Path::new("/run/ls-a").exists());
+        }
+    }
+}
+
 #[test]
 fn a_program_changes_nothing_of_the_kernel_and_reads_nothing_of_other_programs() {
     for profile in shim_rig::Profile::available() {
