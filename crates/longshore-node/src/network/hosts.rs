@@ -10,6 +10,8 @@ use std::{
     path::Path,
 };
 
+use longshore_k8s::names::{is_label, is_subdomain};
+
 use super::world::Entry;
 
 /// The first line by which programs, and Kubernetes' conformance tests, know a file of the node.
@@ -42,7 +44,9 @@ pub(super) fn render(own: &OwnNames, names: &BTreeSet<Entry>) -> String {
     // Writes to a String cannot fail.
     let _ = writeln!(lines, "{}\t{full}{}", own.address, own.hostname);
     let mut by_address: BTreeMap<(Ipv4Addr, &str), Vec<String>> = BTreeMap::new();
-    for entry in names {
+    // What is no name could be lines of its own.
+    let is_name = |it: &&Entry| is_subdomain(&it.name) && is_label(&it.namespace);
+    for entry in names.iter().filter(is_name) {
         let at = (entry.address, entry.namespace.as_str());
         let known = by_address.entry(at).or_default();
         let qualified = format!("{}.{}", entry.name, entry.namespace);
@@ -145,6 +149,25 @@ mod tests {
              10.244.1.2 db.team.svc.cluster.local db.team.svc db.team db \
              db-0.db.team.svc.cluster.local db-0.db.team.svc db-0.db.team db-0.db\n\
              10.244.1.3 db.team.svc.cluster.local db.team.svc db.team db\n"
+        );
+    }
+
+    #[test]
+    fn what_is_no_name_gets_no_line() {
+        let names = names(&[
+            (
+                "team",
+                "q\n6.6.6.6\tpay.default.svc\n7.7.7.7\tz.db",
+                [10, 244, 1, 2],
+            ),
+            ("team", "x pypi.org.db", [10, 244, 1, 3]),
+            ("te am", "db", [10, 244, 1, 4]),
+            ("team", "db-0.db", [10, 244, 1, 5]),
+        ]);
+        assert_eq!(
+            rest(&own(), &names),
+            "10.244.1.2 db-0\n\
+             10.244.1.5 db-0.db.team.svc.cluster.local db-0.db.team.svc db-0.db.team db-0.db\n"
         );
     }
 

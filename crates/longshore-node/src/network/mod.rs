@@ -40,7 +40,11 @@ use tokio::{
     sync::{Notify, watch},
 };
 
-use self::{link::Link, protocol::Ask, world::World};
+use self::{
+    link::Link,
+    protocol::Ask,
+    world::{OnHost, World},
+};
 use crate::{config::NodeConfig, profile::Profile};
 
 pub(crate) use self::{
@@ -135,11 +139,19 @@ pub(crate) struct Network {
 #[derive(Debug, Default)]
 struct Pods {
     by_uid: BTreeMap<String, PodFacts>,
+    /// Those that share the network of the machine: namespace and address.
+    on_host: BTreeMap<String, (String, Ipv4Addr)>,
     /// Ended, but still attached.
     gone: Vec<String>,
 }
 
 impl Pods {
+    fn on_host(&self) -> OnHost {
+        let pods = self.on_host.values();
+        pods.map(|(namespace, address)| (*address, namespace.clone()))
+            .collect()
+    }
+
     /// Takes down that there is a new keeper, which knows none of them. Returns a process of one that has a network.
     fn cut_off(&mut self) -> Option<i32> {
         let mut survivor = None;
@@ -232,6 +244,13 @@ impl Network {
         self.changed.notify_one();
     }
 
+    /// Takes up a pod that shares the network of the machine, and has this address there.
+    pub(crate) fn register_on_host(&self, uid: &str, namespace: String, ip: Ipv4Addr) {
+        let mut pods = self.pods();
+        pods.on_host.insert(uid.to_owned(), (namespace, ip));
+        self.changed.notify_one();
+    }
+
     /// A container of the pod runs. The parent of its first process is the shim, which lives as long as the pod and shows
     /// the namespace to a keeper that knows nothing of it.
     pub(crate) fn set_holder(&self, uid: &str, init: i32) {
@@ -243,9 +262,12 @@ impl Network {
         }
     }
 
-    /// A pod has ended for good: its network is removed.
+    /// A pod has ended for good: its network is removed, and no Service leads to its address.
     pub(crate) fn forget(&self, uid: &str) {
         let mut pods = self.pods();
+        if pods.on_host.remove(uid).is_some() {
+            self.changed.notify_one();
+        }
         if pods.by_uid.remove(uid).is_some() {
             pods.gone.push(uid.to_owned());
             self.changed.notify_one();

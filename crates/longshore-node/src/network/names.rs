@@ -8,6 +8,7 @@ use std::{
 
 use k8s_openapi::api::core::v1::Pod;
 use kube::ResourceExt;
+use longshore_k8s::names::is_label;
 
 use super::hosts::OwnNames;
 use crate::{
@@ -54,17 +55,21 @@ pub(super) fn own(pod: &Pod, address: Ipv4Addr) -> OwnNames {
         address,
         namespace: pod.namespace().unwrap_or_default(),
         hostname: hostname(pod),
-        subdomain: spec.and_then(|it| it.subdomain.clone()),
+        subdomain: spec
+            .and_then(|it| it.subdomain.clone())
+            .filter(|it| is_label(it)),
         aliases: aliases
             .map(|it| (it.ip.clone(), it.hostnames.clone().unwrap_or_default()))
             .collect(),
     }
 }
 
-/// The host name of a pod: the one that it asks for, else its name as far as a host name may be long.
+/// The host name of a pod: the one that it asks for, if it is one, else its name as far as a host name may be long.
 pub(crate) fn hostname(pod: &Pod) -> String {
     let asked = pod.spec.as_ref().and_then(|it| it.hostname.clone());
-    let mut name = asked.unwrap_or_else(|| pod.name_any());
+    let mut name = asked
+        .filter(|it| is_label(it))
+        .unwrap_or_else(|| pod.name_any());
     name.truncate(63);
     name.trim_end_matches(['-', '.']).to_owned()
 }
@@ -189,6 +194,11 @@ mod tests {
             aliases: vec![("1.2.3.4".into(), vec!["a".into()])],
         };
         assert_eq!(own(&pod(spec), Ipv4Addr::LOCALHOST), expected);
+        let mut wrong = with(&["db"]);
+        wrong["hostname"] = json!("q\n6.6.6.6\tpay.default.svc");
+        wrong["subdomain"] = json!("db e");
+        let names = own(&pod(wrong), Ipv4Addr::LOCALHOST);
+        assert_eq!((names.hostname.as_str(), names.subdomain), ("p", None));
         let mut long = pod(with(&["db"]));
         long.metadata.name = Some(format!("{}-tail", "x".repeat(62)));
         assert_eq!(hostname(&long), "x".repeat(62));

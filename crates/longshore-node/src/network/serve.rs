@@ -25,7 +25,7 @@ use super::{
     Network, PodFacts, egress, hosts, names, no_descriptor,
     protocol::Ask,
     relay::{Guests, Place, Relay},
-    world::{Key, ServiceFacts, SliceFacts, Target, World},
+    world::{Key, OnHost, ServiceFacts, SliceFacts, Target, World},
 };
 
 /// Changes come in groups: those that follow within this time are taken together.
@@ -213,9 +213,10 @@ impl Relays {
     /// Brings hosts files, relays and the keeper's pods up to date. Returns whether all of it worked.
     async fn pass(&mut self) -> bool {
         let mut is_done = self.connect_again().await;
-        let (pods, gone) = {
+        let (pods, on_host, gone) = {
             let mut known = self.network.pods();
-            (known.by_uid.clone(), std::mem::take(&mut known.gone))
+            let gone = std::mem::take(&mut known.gone);
+            (known.by_uid.clone(), known.on_host(), gone)
         };
         let world = self.network.world.borrow().clone();
         let api_server = *self.network.api_server.borrow();
@@ -230,7 +231,7 @@ impl Relays {
             is_done &= write_hosts(&pods, world, api_server.is_some());
         }
         let world = world.unwrap_or_default();
-        let wanted = wanted(&pods, &world, api_server);
+        let wanted = wanted(&pods, &on_host, &world, api_server);
         self.running.retain(|place, _| wanted.contains_key(place));
         for (place, target) in wanted {
             is_done &= self.relay(place, target).await;
@@ -324,6 +325,7 @@ fn write_hosts(pods: &BTreeMap<String, PodFacts>, world: &World, has_api_server:
 /// What has to listen for these pods. Pure.
 fn wanted(
     pods: &BTreeMap<String, PodFacts>,
+    on_host: &OnHost,
     world: &World,
     api_server: Option<SocketAddr>,
 ) -> BTreeMap<Place, Target> {
@@ -331,7 +333,7 @@ fn wanted(
     if attached().next().is_none() {
         return BTreeMap::new();
     }
-    let of_services = world.relays(api_server).into_iter();
+    let of_services = world.relays(api_server, on_host).into_iter();
     let of_services = of_services.map(|(address, target)| (Place { pod: None, address }, target));
     let of_pods = attached().flat_map(|(uid, facts)| {
         facts.host_ports.iter().map(move |port| {
@@ -389,7 +391,8 @@ mod tests {
             ),
         ] {
             let pods = pods.into_iter().map(|(uid, facts)| (uid.to_owned(), facts));
-            let wanted = wanted(&pods.collect(), &World::default(), Some(api_server));
+            let (on_host, world) = (OnHost::new(), World::default());
+            let wanted = wanted(&pods.collect(), &on_host, &world, Some(api_server));
             let shown = |place: &Place| {
                 let pod = place.pod.as_deref().unwrap_or("-");
                 format!("{pod} {}", place.address)

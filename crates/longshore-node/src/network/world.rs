@@ -10,6 +10,7 @@ use k8s_openapi::api::{
     core::v1::Service,
     discovery::v1::{Endpoint, EndpointSlice},
 };
+use longshore_k8s::names::is_label;
 
 use super::{API_PORT, API_SERVICE};
 use crate::addresses::Pool;
@@ -54,6 +55,9 @@ pub(super) struct SliceFacts {
     /// Addresses of endpoints that are ready, with their host names.
     endpoints: Vec<(Ipv4Addr, Option<String>)>,
 }
+
+/// The pods of this node that share the network of the machine: their addresses, and their namespaces.
+pub(super) type OnHost = BTreeMap<Ipv4Addr, String>;
 
 /// One line of a hosts file.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -114,7 +118,9 @@ impl SliceFacts {
         let ready = slice.endpoints.iter().filter(|it| is_ready(it));
         let endpoints = ready.flat_map(|it| {
             let parsed = it.addresses.iter().filter_map(|text| text.parse().ok());
-            parsed.map(|address| (address, it.hostname.clone()))
+            // Hosts files of all pods take it: a blank or a line end in it would be names of others.
+            let hostname = it.hostname.as_ref().filter(|name| is_label(name));
+            parsed.map(move |address| (address, hostname.cloned()))
         });
         Some(Self {
             service: labels.get(LABEL_SERVICE)?.clone(),
@@ -129,10 +135,12 @@ fn is_ready(endpoint: &Endpoint) -> bool {
     conditions.and_then(|it| it.ready) != Some(false)
 }
 
-/// Whether a pod of this cluster can have the address: an EndpointSlice opens no way to other machines, or to the
-/// servers of this one.
-fn is_of_a_pod(address: Ipv4Addr) -> bool {
-    Pool::PodNetwork.owns(address) || Pool::Loopback.owns(address)
+/// Whether a Service may lead to the address: an EndpointSlice opens no way to other machines, or to the servers of this
+/// one. Those that listen at all addresses answer at each of the loopback network, so that one of them has to be that of a
+/// pod, which its own namespace may show.
+fn is_of_a_pod(address: Ipv4Addr, namespace: &str, on_host: &OnHost) -> bool {
+    let is_on_host = || on_host.get(&address).is_some_and(|it| it == namespace);
+    Pool::PodNetwork.owns(address) || (Pool::Loopback.owns(address) && is_on_host())
 }
 
 impl World {
@@ -178,14 +186,18 @@ impl World {
     }
 
     /// The addresses of Services and what answers there. A port without a ready pod has no entry: nothing listens.
-    pub(super) fn relays(&self, api_server: Option<SocketAddr>) -> BTreeMap<SocketAddrV4, Target> {
+    pub(super) fn relays(
+        &self,
+        api_server: Option<SocketAddr>,
+        on_host: &OnHost,
+    ) -> BTreeMap<SocketAddrV4, Target> {
         let mut relays = BTreeMap::new();
         for (key, service) in self.services.iter().filter(|(key, _)| !is_api(key)) {
             let Some(address) = service.cluster_ip.filter(|it| super::is_of_a_service(*it)) else {
                 continue;
             };
             for port in service.ports.iter().filter(|it| it.protocol == "TCP") {
-                let endpoints = self.endpoints(key, &port.name);
+                let endpoints = self.endpoints(key, &port.name, on_host);
                 if !endpoints.is_empty() {
                     relays.insert(
                         SocketAddrV4::new(address, port.number),
@@ -201,7 +213,12 @@ impl World {
         relays
     }
 
-    fn endpoints(&self, (namespace, service): &Key, port: &str) -> Vec<SocketAddrV4> {
+    fn endpoints(
+        &self,
+        (namespace, service): &Key,
+        port: &str,
+        on_host: &OnHost,
+    ) -> Vec<SocketAddrV4> {
         let slices = self.slices.iter();
         let of_service =
             slices.filter(|((it, _), slice)| it == namespace && slice.service == *service);
@@ -209,7 +226,8 @@ impl World {
             let number = slice.ports.iter().find(|(name, _)| name == port);
             let endpoints = slice.endpoints.iter().map(|(address, _)| *address);
             number.into_iter().flat_map(move |(_, number)| {
-                let reachable = endpoints.clone().filter(|it| is_of_a_pod(*it));
+                let is_reachable = move |it: &Ipv4Addr| is_of_a_pod(*it, namespace, on_host);
+                let reachable = endpoints.clone().filter(is_reachable);
                 reachable.map(move |it| SocketAddrV4::new(it, *number))
             })
         });
@@ -278,7 +296,9 @@ mod tests {
     }
 
     fn relays(world: &World) -> Vec<String> {
-        let shown = world.relays(None).into_iter();
+        let on_host = [([127, 1, 2, 3], "team"), ([127, 1, 2, 4], "other")];
+        let on_host = on_host.map(|(ip, namespace)| (Ipv4Addr::from(ip), namespace.to_owned()));
+        let shown = world.relays(None, &OnHost::from(on_host)).into_iter();
         shown.map(|(from, to)| format!("{from} {to:?}")).collect()
     }
 
@@ -335,6 +355,24 @@ mod tests {
     }
 
     #[test]
+    fn a_host_name_of_an_endpoint_is_a_name_or_none() {
+        for (hostname, expected) in [
+            ("db-0", Some("db-0")),
+            ("q\n6.6.6.6\tpay.default.svc", None),
+            ("x pypi.org y", None),
+            ("a.b", None),
+            ("", None),
+        ] {
+            let endpoints = json!([{"addresses": ["10.244.1.2"], "hostname": hostname}]);
+            let slice: EndpointSlice =
+                serde_json::from_value(slice("s", json!([]), endpoints)).unwrap();
+            let facts = SliceFacts::of(&slice).unwrap();
+            let found = facts.endpoints[0].1.as_deref();
+            assert_eq!(found, expected, "{hostname:?}");
+        }
+    }
+
+    #[test]
     fn each_port_of_a_service_goes_to_the_port_of_that_name() {
         let ports = json!([{"name": "web", "port": 8080}, {"name": "rpc", "port": 6123},
             {"name": "dns", "port": 53, "protocol": "UDP"}]);
@@ -365,6 +403,9 @@ mod tests {
         for (cluster_ip, address) in [
             ("10.96.3.4", "169.254.169.254"),
             ("10.96.3.4", "127.0.0.1"),
+            // No pod has the first one, and a pod of another namespace the second.
+            ("10.96.3.4", "127.9.9.9"),
+            ("10.96.3.4", "127.1.2.4"),
             ("10.96.3.4", "10.244.0.1"),
             ("10.96.3.4", "192.168.1.1"),
             ("10.244.1.1", "10.244.1.2"),
@@ -387,7 +428,7 @@ mod tests {
             let names: Vec<_> = names
                 .map(|it| (it.namespace, it.name, it.address))
                 .collect();
-            (names, world.relays(Some(api_server)))
+            (names, world.relays(Some(api_server), &OnHost::new()))
         };
         let expected = |address: [u8; 4]| {
             let (namespace, name) = key("default", "kubernetes");
