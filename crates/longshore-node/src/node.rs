@@ -434,7 +434,8 @@ struct Pods {
     shared: Arc<Shared>,
     shutdown: CancellationToken,
     actors: BTreeMap<String, Mailbox>,
-    tasks: JoinSet<String>,
+    /// The uid of a pod, and whether that is gone: the actors of others end with the node.
+    tasks: JoinSet<(String, bool)>,
     /// What the list under way has shown; `None` when no list is.
     listed: Option<Vec<Pod>>,
 }
@@ -506,8 +507,8 @@ impl Pods {
                 let address = actor.pod_ip();
                 let (shutdown, id) = (self.shutdown.clone(), uid.clone());
                 self.tasks.spawn(async move {
-                    actor.run(shutdown).await;
-                    id
+                    let is_gone = actor.run(shutdown).await;
+                    (id, is_gone)
                 });
                 self.shared.books().insert(
                     key.clone(),
@@ -534,9 +535,11 @@ impl Pods {
         }
     }
 
-    fn on_end(&mut self, ended: Result<String, tokio::task::JoinError>) {
+    fn on_end(&mut self, ended: Result<(String, bool), tokio::task::JoinError>) {
         match ended {
-            Ok(uid) => {
+            // The node shuts down, and the next one takes over what runs: its network stays.
+            Ok((_, false)) => {}
+            Ok((uid, true)) => {
                 self.shared.network.forget(&uid);
                 self.shared.addresses.release(&uid);
                 self.shared.host_ports.release(&uid);
@@ -569,7 +572,7 @@ impl Pods {
                 if let Err(error) = end_orphan(&shared.config, &dir, &uid).await {
                     tracing::warn!(uid, %error, "cannot remove what is left of a pod");
                 }
-                uid
+                (uid, true)
             });
         }
     }

@@ -89,6 +89,8 @@ pub(crate) struct Actor {
     desired: Desired,
     local: Local,
     specs: Specs,
+    /// Why some of the containers cannot be made: each is refused when it is its turn.
+    withheld: BTreeMap<String, Refusal>,
     /// What the volumes hold.
     tokens: Tokens,
     link: Option<ShimLink>,
@@ -127,6 +129,9 @@ impl Actor {
         if network::is_of_a_pod(pod_ip) {
             let network = &shared.network;
             network.register(&uid, &pod, pod_ip, &dir, link.is_some());
+        } else {
+            let namespace = this.namespace.clone();
+            shared.network.register_on_host(&uid, namespace, pod_ip);
         }
         let mut actor = Self {
             pod_ip,
@@ -140,6 +145,7 @@ impl Actor {
             pod,
             local,
             specs: BTreeMap::new(),
+            withheld: BTreeMap::new(),
             tokens: Tokens::new(),
             link,
             before_shim: Preparation::Needed,
@@ -160,16 +166,17 @@ impl Actor {
         self.pod_ip
     }
 
-    /// Runs until the pod is gone or the node shuts down.
-    pub(crate) async fn run(mut self, shutdown: CancellationToken) {
+    /// Runs until the pod is gone or the node shuts down. Returns whether it is gone.
+    pub(crate) async fn run(mut self, shutdown: CancellationToken) -> bool {
         loop {
             let wake_at = match self.turn().await {
-                (Turn::Forgotten, _) => return,
+                (Turn::Forgotten, _) => return true,
                 (Turn::Again, wake_at) => wake_at,
             };
             let fact = self.next_fact(wake_at, &shutdown).await;
             if matches!(fact, Fact::Shutdown) {
-                return self.shut_down().await;
+                self.shut_down().await;
+                return false;
             }
             if let Fact::Asked(command) = fact {
                 self.send(command).await;
@@ -310,6 +317,7 @@ impl Actor {
                 }
                 self.local.health.remove(&id);
                 self.forget_end(&id);
+                self.reconsider_withheld();
                 tracing::debug!(pod = %self.this.name, attempt = %id, code = exit.code, "container ended");
                 if exit.reason == ExitReason::StartError {
                     self.announce(EventType::Warning, "Failed", exit.message);
@@ -458,6 +466,10 @@ impl Actor {
     }
 
     async fn start(&mut self, id: AttemptId) {
+        if let Err(refusal) = self.ready_to_start(&id.container) {
+            self.refuse_start(refusal);
+            return;
+        }
         let (Some(link), Some(spec)) = (&mut self.link, self.specs.get(&id.container)) else {
             self.local.preparation = Preparation::Needed;
             return;

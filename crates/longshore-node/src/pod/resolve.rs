@@ -45,6 +45,8 @@ pub(crate) struct Resolved {
     pub(crate) specs: Specs,
     /// Why ephemeral containers cannot be made: the others run without them.
     pub(crate) refused: BTreeMap<String, Refusal>,
+    /// Why containers cannot be made that others do not wait for.
+    pub(crate) withheld: BTreeMap<String, Refusal>,
     /// What its volumes hold.
     pub(crate) tokens: Tokens,
     /// The namespace of its network, where it has one of its own.
@@ -95,15 +97,7 @@ pub(crate) async fn resolve(
     if let Some(spec) = pod.spec.as_ref().filter(|_| !has_network) {
         hosts::prepare(dir, spec)?;
     }
-    let spec = |c: &Container| {
-        Ok((
-            c.name.clone(),
-            spec(shared, pod, c, &sources, &volumes, &host)?,
-        ))
-    };
-    let mut specs = containers(pod)
-        .map(spec)
-        .collect::<Result<Specs, Refusal>>()?;
+    let (mut specs, withheld) = lasting_specs(shared, pod, (&sources, &volumes, &host))?;
     let refused = add_ephemeral(shared, pod, (&sources, &volumes, &host), &mut specs);
     if has_network {
         let api_server = shared.network.api_server_of(pod_ip);
@@ -115,9 +109,36 @@ pub(crate) async fn resolve(
     Ok(Resolved {
         specs,
         refused,
+        withheld,
         tokens: sources.into_tokens(),
         network,
     })
+}
+
+/// The containers that can be made, and why others cannot: as on a kubelet, those wait alone, each for its turn.
+///
+/// # Errors
+/// None can be made.
+fn lasting_specs(
+    shared: &Shared,
+    pod: &Pod,
+    (sources, volumes, host): (&Sources, &BTreeMap<String, PathBuf>, &HostFacts),
+) -> Result<(Specs, BTreeMap<String, Refusal>), Refusal> {
+    let (mut specs, mut withheld) = (Specs::new(), BTreeMap::new());
+    let mut first = None;
+    for container in containers(pod) {
+        match spec(shared, pod, container, sources, volumes, host) {
+            Ok(made) => drop(specs.insert(container.name.clone(), made)),
+            Err(refusal) => {
+                first.get_or_insert_with(|| refusal.clone());
+                withheld.insert(container.name.clone(), refusal);
+            }
+        }
+    }
+    match first {
+        Some(refusal) if specs.is_empty() => Err(refusal),
+        Some(_) | None => Ok((specs, withheld)),
+    }
 }
 
 /// Adds the ephemeral containers that can be made, and returns why others cannot.

@@ -12,7 +12,7 @@ use super::{
 };
 use crate::{
     probes::Health,
-    refusal::REASON_CREATING,
+    refusal::{REASON_CREATING, Refusal},
     shim::protocol::{AttemptId, Exit},
 };
 
@@ -182,7 +182,7 @@ impl View<'_> {
             Some(AttemptState::Exited(exit)) => {
                 let number = last_end.map_or(0, |(number, _)| number);
                 match restart_wait(container, self.desired, self.local) {
-                    Some(_) if matches!(self.local.preparation, Preparation::Failed { .. }) => {
+                    Some(_) if self.refusal_of(container).is_some() => {
                         (self.waiting(container), last_end)
                     }
                     Some(wait) if !wait.is_zero() => {
@@ -207,13 +207,20 @@ impl View<'_> {
         }
     }
 
-    fn waiting(&self, container: &ContainerWish) -> Value {
-        let refusal = match &self.local.preparation {
-            Preparation::Failed { refusal, since, .. } => Some((refusal, *since)),
-            Preparation::Needed | Preparation::Running | Preparation::Ready => None,
+    /// Why this container does not start, and since when.
+    fn refusal_of(&self, container: &ContainerWish) -> Option<(&Refusal, Timestamp)> {
+        let (refusal, since) = match &self.local.preparation {
+            Preparation::Failed { refusal, since, .. } => (refusal, *since),
+            Preparation::Needed | Preparation::Running | Preparation::Ready => return None,
         };
-        let is_blamed = |name: &Option<String>| name.as_ref().is_none_or(|n| *n == container.name);
-        if let Some((refusal, since)) = refusal.filter(|(it, _)| is_blamed(&it.container)) {
+        let blamed = refusal.container.as_ref();
+        blamed
+            .is_none_or(|name| *name == container.name)
+            .then_some((refusal, since))
+    }
+
+    fn waiting(&self, container: &ContainerWish) -> Value {
+        if let Some((refusal, since)) = self.refusal_of(container) {
             return json!({"waiting": refusal.waiting(since, self.now)});
         }
         let waits_for_init = self.desired.init.iter().any(|c| !self.is_passed(c));

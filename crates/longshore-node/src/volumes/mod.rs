@@ -28,7 +28,7 @@ use crate::{
     env::{Environment, HostFacts},
     private_dir,
     refusal::Refusal,
-    shim::protocol::{MountSpec, Origin},
+    shim::protocol::{MountSpec, Origin, Sandbox},
     sources::Sources,
 };
 
@@ -245,17 +245,35 @@ fn source(
     {
         return Err(refused("expected a path inside the volume"));
     }
-    make_missing(volume, relative).map_err(|e| {
-        refused(if e == Errno::EXDEV {
-            "leads out of the volume"
-        } else if matches!(e, Errno::ELOOP | Errno::ENOTDIR) {
-            "a part of it is a link that leads nowhere, or a file"
-        } else {
-            e.desc()
-        })
-    })?;
     // Each start of the container finds what is there at that time, and follows no link out of the volume.
     Ok(volume.join(relative))
+}
+
+/// Makes the directories of the subPaths of a container that is about to start. What is there by then stays as it is, such
+/// as a file of an init container.
+pub(crate) fn make_sub_paths(container: &str, sandbox: &Sandbox) -> Result<(), Refusal> {
+    let root = match sandbox {
+        Sandbox::Full(root) | Sandbox::User(root) => root,
+        Sandbox::None => return Ok(()),
+    };
+    for mount in &root.mounts {
+        let Some(volume) = &mount.within else {
+            continue;
+        };
+        let path = mount.source.strip_prefix(volume).unwrap_or(Path::new(""));
+        make_missing(volume, path).map_err(|e| {
+            let why = match e {
+                Errno::EXDEV => "leads out of the volume",
+                Errno::ELOOP | Errno::ENOTDIR => {
+                    "a part of it is a link that leads nowhere, or a file"
+                }
+                other => other.desc(),
+            };
+            let (path, target) = (path.display(), mount.target.display());
+            Refusal::config(container, format!("subPath {path} at {target}: {why}"))
+        })?;
+    }
+    Ok(())
 }
 
 /// Makes the directories of a subPath that are missing: below those that exist, which may be links inside of the volume,

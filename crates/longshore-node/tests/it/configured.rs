@@ -169,3 +169,58 @@ async fn aliases_are_in_the_hosts_file_of_the_pod() {
     assert!(log.ends_with("10.9.8.7\tfoo\tbar\n"), "{log}");
     node.stop().await;
 }
+
+#[tokio::test]
+async fn a_sub_path_shows_the_file_that_an_init_container_has_made() {
+    let rig = Rig::new();
+    let node = rig.start().await;
+    if !node.has_mounts() {
+        return;
+    }
+    let mut spec = script("cat /etc/app.conf && test -d /made && stat -c %a /made");
+    spec["volumes"] = json!([{"name": "e", "emptyDir": {}}]);
+    spec["initContainers"] = json!([{
+        "name": "init", "image": "any", "command": ["sh", "-c", "echo conf > /e/app.conf"],
+        "volumeMounts": [{"name": "e", "mountPath": "/e"}],
+    }]);
+    spec["containers"][0]["volumeMounts"] = json!([
+        {"name": "e", "mountPath": "/etc/app.conf", "subPath": "app.conf"},
+        {"name": "e", "mountPath": "/made", "subPath": "new/dir"},
+    ]);
+    rig.run("conf", spec).await;
+    let status = rig.until("conf", "ended", |s| !end(s, 0).is_null()).await;
+    assert_eq!(status["phase"], "Succeeded", "{status:#}");
+    let volume = rig.pod_dir("conf").await.join("volumes/e");
+    let written = std::fs::read_to_string(volume.join("app.conf")).expect("the file");
+    assert_eq!(written, "conf\n");
+    assert!(volume.join("new/dir").is_dir());
+    node.stop().await;
+}
+
+#[tokio::test]
+async fn a_container_with_a_mistake_waits_alone() {
+    let rig = Rig::new();
+    let node = rig.start().await;
+    let late = json!([{"configMapRef": {"name": "late"}}]);
+    let mut spec = script("exit 0");
+    spec["initContainers"] =
+        json!([{"name": "init", "image": "any", "command": ["sh", "-c", "true"]}]);
+    spec["containers"] = json!([
+        {"name": "good", "image": "any", "command": ["sh", "-c", "true"]},
+        {"name": "late", "image": "any", "command": ["sh", "-c", "true"], "envFrom": late},
+    ]);
+    rig.run("mixed", spec).await;
+    let status = rig
+        .until("mixed", "one ended, one refused", |status| {
+            let reason = &status["containerStatuses"][1]["state"]["waiting"]["reason"];
+            !end(status, 0).is_null() && reason == "CreateContainerConfigError"
+        })
+        .await;
+    let init = &status["initContainerStatuses"][0]["state"]["terminated"];
+    assert_eq!(init["exitCode"], 0, "{status:#}");
+    assert_eq!(end(&status, 0)["exitCode"], 0, "{status:#}");
+    rig.create::<ConfigMap>(json!({"metadata": {"name": "late"}, "data": {"A": "b"}}))
+        .await;
+    rig.until_phase("mixed", "Succeeded").await;
+    node.stop().await;
+}

@@ -16,6 +16,7 @@ use crate::{
     },
     refusal::Refusal,
     shim::protocol::{AttemptId, Exit, ExitReason},
+    volumes,
 };
 
 impl Actor {
@@ -31,6 +32,7 @@ impl Actor {
         self.end_refused(refused);
         let ready = result.and_then(|resolved| {
             self.specs = resolved.specs;
+            self.withheld = resolved.withheld;
             self.keep_tokens(resolved.tokens);
             self.start_shim(resolved.network)
                 .map_err(|e| Refusal::io("start the shim", &e))
@@ -43,6 +45,35 @@ impl Actor {
             return;
         };
         self.refuse(before, refusal);
+    }
+
+    /// Makes what a container needs at its own start: after the init containers, and anew for each attempt.
+    pub(super) fn ready_to_start(&self, container: &str) -> Result<(), Refusal> {
+        if let Some(refusal) = self.withheld.get(container) {
+            return Err(refusal.clone());
+        }
+        match self.specs.get(container) {
+            Some(spec) => volumes::make_sub_paths(container, &spec.sandbox),
+            None => Ok(()),
+        }
+    }
+
+    /// One container cannot start for now. Those that run go on; of several that cannot, the first one is told.
+    pub(super) fn refuse_start(&mut self, refusal: Refusal) {
+        // No report comes of it.
+        self.permit = None;
+        if matches!(self.local.preparation, Preparation::Failed { .. }) {
+            return;
+        }
+        let before = std::mem::replace(&mut self.before_shim, Preparation::Needed);
+        self.refuse(before, refusal);
+    }
+
+    /// A container has ended, which may have made what another one lacks: that is prepared again before its turn.
+    pub(super) fn reconsider_withheld(&mut self) {
+        if !self.withheld.is_empty() && self.local.preparation == Preparation::Ready {
+            self.local.preparation = Preparation::Needed;
+        }
     }
 
     /// Says, once for each image, that its containers run whatever this machine has.
