@@ -74,9 +74,11 @@ pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
     if let [first, init, command @ ..] = args.as_slice() {
         let init = init.to_string_lossy();
         if first == ARG_ENTER {
+            close_inherited();
             return enter::run(&init, command, Streams::Pipes);
         }
         if first == ARG_ENTER_TERMINAL {
+            close_inherited();
             return enter::run(&init, command, Streams::Terminal);
         }
     }
@@ -581,7 +583,7 @@ impl Shim {
     }
 }
 
-/// A caller's descriptors (a terminal, a pipe of a build) must not live as long as a pod.
+/// A caller's descriptors (a terminal, a pipe of a build) must not live as long as a pod, and are nothing for its programs.
 fn close_inherited() {
     #[expect(
         unsafe_code,

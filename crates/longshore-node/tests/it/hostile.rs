@@ -1,7 +1,7 @@
 //! Containers that behave badly: each ends with the right reason, disturbs no other container and
 //! leaves nothing behind.
 
-use std::os::unix::fs::PermissionsExt;
+use std::os::{fd::AsRawFd, unix::fs::PermissionsExt};
 
 use longshore_node::shim::protocol::{Command, ExitReason, MountSpec, Origin};
 
@@ -160,5 +160,22 @@ fn what_a_command_leaves_behind_when_it_ends_by_itself_runs_on() {
         let mut command = rig.enter(init, &format!("(setsid sleep {sleep} &); exit 5"));
         assert_eq!(command.wait().expect("it ends").code(), Some(5));
         eventually("it runs on", || n_processes(&sleep) == 1);
+    });
+}
+
+/// As a supervisor of the service leaves them open: a file, a lock, a directory outside of the container.
+#[test]
+fn a_command_has_no_descriptors_of_those_who_started_the_service() {
+    in_every_profile(|profile| {
+        let mut rig = Rig::start(profile, "stay");
+        let spec = rig.shell("exec sleep 1000");
+        rig.run(spec);
+        let init = rig.started().pid;
+        let secret = std::fs::File::open("/").expect("a directory");
+        // Unlike the first one, a copy is inherited.
+        let inherited = nix::unistd::dup(&secret).expect("a descriptor");
+        let script = format!("test ! -e /proc/self/fd/{}", inherited.as_raw_fd());
+        let mut command = rig.enter(init, &script);
+        assert_eq!(command.wait().expect("it ends").code(), Some(0));
     });
 }
