@@ -264,7 +264,7 @@ async fn pods_that_run_keep_their_networks_when_their_node_ends_in_order() {
             rig.run(&next, script("true")).await;
             rig.until_phase(&next, "Succeeded").await;
         }
-        let asks = asking(&names.map(|name| (name, 80)));
+        let asks = asking(&names.map(|name| (name, 80_u16)));
         rig.run("asks", python("pod", &asks)).await;
         rig.until_phase("asks", "Succeeded").await;
         let log = node.log("asks", LogOptions::default()).await;
