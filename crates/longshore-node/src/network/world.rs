@@ -135,9 +135,9 @@ fn is_ready(endpoint: &Endpoint) -> bool {
     conditions.and_then(|it| it.ready) != Some(false)
 }
 
-/// Whether a Service may lead to the address: an EndpointSlice opens no way to other machines, or to the servers of this
-/// one. Those that listen at all addresses answer at each of the loopback network, so that one of them has to be that of a
-/// pod, which its own namespace may show.
+/// Whether a Service may lead to the address: an EndpointSlice opens no way to other machines, or to the servers of
+/// this one. As those that listen at all addresses answer at each of the loopback network, such an address has to be
+/// that of a pod in the namespace of the Service.
 fn is_of_a_pod(address: Ipv4Addr, namespace: &str, on_host: &OnHost) -> bool {
     let is_on_host = || on_host.get(&address).is_some_and(|it| it == namespace);
     Pool::PodNetwork.owns(address) || (Pool::Loopback.owns(address) && is_on_host())
