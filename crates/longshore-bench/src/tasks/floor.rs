@@ -16,7 +16,7 @@ use longshore_api::flyte::{
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
-use super::{Board, Load, Loaded, Seen, Template, create, loaded, name};
+use super::{Board, Load, Loaded, Observed, Template, create, loaded, name};
 use crate::{figures::Times, seen::until};
 
 /// A bare client in place of the controller.
@@ -38,7 +38,7 @@ impl Floor {
             let (_, asked_at) = create(&self.actions, &self.template, name.clone()).await?;
             self.run(&name).await?;
             let what = format!("the pod of {name}");
-            let pod_at = |seen: &Seen| seen.pods.get(&name).map(|(at, _)| *at);
+            let pod_at = |seen: &Observed| seen.pods.get(&name).map(|(at, _)| *at);
             let pod_at = until(&self.board.seen, &what, pod_at).await?;
             times.push(pod_at.duration_since(asked_at));
         }
@@ -73,7 +73,7 @@ impl Floor {
         self.pods.create(&PostParams::default(), &pod).await?;
         self.status(name, &["Queued"]).await?;
         let what = format!("the end of the pod of {name}");
-        let ended = |seen: &Seen| seen.ended_pods.contains(name).then_some(());
+        let ended = |seen: &Observed| seen.ended_pods.contains(name).then_some(());
         let status = self.status(name, &["Queued", "Executing"]);
         let (status, ended) = tokio::join!(status, until(&self.board.seen, &what, ended));
         status.and(ended)?;

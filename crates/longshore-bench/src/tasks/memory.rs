@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use tokio::time::Instant;
 
 use super::{
-    Board, CREATORS, ENDS_AT_ONCE, Seen, Template, actions, create_object, name, one_by_one,
+    Board, CREATORS, ENDS_AT_ONCE, Observed, Template, actions, create_object, name, one_by_one,
 };
 use crate::{
     Common, definitions::install, figures::round, rig::Rig, say, seen::until, subject::Subject,
@@ -94,7 +94,7 @@ async fn create_all(
             async move { create_object(api, template.action(&name("m", i), script)?).await }
         })
         .await?;
-    let is_there = move |seen: &Seen| {
+    let is_there = move |seen: &Observed| {
         // The one that came through first has another name, and may be among them.
         let is_one = |name: &&String| name.starts_with("m-");
         let there = match kind {
