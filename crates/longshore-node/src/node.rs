@@ -42,7 +42,7 @@ use crate::{
     logs::{self, LogError, LogOptions},
     network::{self, Network, PodAddress},
     pod::{
-        actor::{Actor, News},
+        actor::{Actor, Ended, News},
         directory,
         publish::PodRef,
         security::Powers,
@@ -350,11 +350,7 @@ impl Node {
             shared.host.ip.clone(),
             shutdown.clone(),
         );
-        let network = network::serve(
-            Arc::clone(&shared.network),
-            shared.client.clone(),
-            shutdown.clone(),
-        );
+        let network = network::serve(Arc::clone(shared), shutdown.clone());
         // On the heap, or every caller's future would carry them along.
         tokio::join!(
             Box::pin(registration),
@@ -434,7 +430,7 @@ struct Pods {
     shared: Arc<Shared>,
     shutdown: CancellationToken,
     actors: BTreeMap<String, Mailbox>,
-    tasks: JoinSet<String>,
+    tasks: JoinSet<(String, Ended)>,
     /// What the list under way has shown; `None` when no list is.
     listed: Option<Vec<Pod>>,
 }
@@ -506,8 +502,8 @@ impl Pods {
                 let address = actor.pod_ip();
                 let (shutdown, id) = (self.shutdown.clone(), uid.clone());
                 self.tasks.spawn(async move {
-                    actor.run(shutdown).await;
-                    id
+                    let ended = actor.run(shutdown).await;
+                    (id, ended)
                 });
                 self.shared.books().insert(
                     key.clone(),
@@ -534,9 +530,11 @@ impl Pods {
         }
     }
 
-    fn on_end(&mut self, ended: Result<String, tokio::task::JoinError>) {
+    fn on_end(&mut self, ended: Result<(String, Ended), tokio::task::JoinError>) {
         match ended {
-            Ok(uid) => {
+            // The pod may run on, with its network and its ports.
+            Ok((_, Ended::WithNode)) => {}
+            Ok((uid, Ended::WithPod)) => {
                 self.shared.network.forget(&uid);
                 self.shared.addresses.release(&uid);
                 self.shared.host_ports.release(&uid);
@@ -569,7 +567,7 @@ impl Pods {
                 if let Err(error) = end_orphan(&shared.config, &dir, &uid).await {
                     tracing::warn!(uid, %error, "cannot remove what is left of a pod");
                 }
-                uid
+                (uid, Ended::WithPod)
             });
         }
     }
