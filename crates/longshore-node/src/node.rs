@@ -42,7 +42,7 @@ use crate::{
     logs::{self, LogError, LogOptions},
     network::{self, Network, PodAddress},
     pod::{
-        actor::{Actor, News},
+        actor::{Actor, Ended, News},
         directory,
         publish::PodRef,
         security::Powers,
@@ -350,11 +350,7 @@ impl Node {
             shared.host.ip.clone(),
             shutdown.clone(),
         );
-        let network = network::serve(
-            Arc::clone(&shared.network),
-            shared.client.clone(),
-            shutdown.clone(),
-        );
+        let network = network::serve(Arc::clone(shared), shutdown.clone());
         // On the heap, or every caller's future would carry them along.
         tokio::join!(
             Box::pin(registration),
@@ -434,8 +430,7 @@ struct Pods {
     shared: Arc<Shared>,
     shutdown: CancellationToken,
     actors: BTreeMap<String, Mailbox>,
-    /// The uid of a pod, and whether that is gone: the actors of others end with the node.
-    tasks: JoinSet<(String, bool)>,
+    tasks: JoinSet<(String, Ended)>,
     /// What the list under way has shown; `None` when no list is.
     listed: Option<Vec<Pod>>,
 }
@@ -507,8 +502,8 @@ impl Pods {
                 let address = actor.pod_ip();
                 let (shutdown, id) = (self.shutdown.clone(), uid.clone());
                 self.tasks.spawn(async move {
-                    let is_gone = actor.run(shutdown).await;
-                    (id, is_gone)
+                    let ended = actor.run(shutdown).await;
+                    (id, ended)
                 });
                 self.shared.books().insert(
                     key.clone(),
@@ -535,11 +530,11 @@ impl Pods {
         }
     }
 
-    fn on_end(&mut self, ended: Result<(String, bool), tokio::task::JoinError>) {
+    fn on_end(&mut self, ended: Result<(String, Ended), tokio::task::JoinError>) {
         match ended {
-            // The node shuts down, and the next one takes over what runs: its network stays.
-            Ok((_, false)) => {}
-            Ok((uid, true)) => {
+            // The pod may run on, with its network and its ports.
+            Ok((_, Ended::WithNode)) => {}
+            Ok((uid, Ended::WithPod)) => {
                 self.shared.network.forget(&uid);
                 self.shared.addresses.release(&uid);
                 self.shared.host_ports.release(&uid);
@@ -572,7 +567,7 @@ impl Pods {
                 if let Err(error) = end_orphan(&shared.config, &dir, &uid).await {
                     tracing::warn!(uid, %error, "cannot remove what is left of a pod");
                 }
-                (uid, true)
+                (uid, Ended::WithPod)
             });
         }
     }

@@ -13,6 +13,7 @@ mod hosts;
 mod keeper;
 mod link;
 mod links;
+mod lost;
 mod names;
 mod namespace;
 mod netlink;
@@ -105,6 +106,8 @@ fn is_of_a_service(it: Ipv4Addr) -> bool {
 /// A pod that has a network, as the node knows it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct PodFacts {
+    /// The name of the object.
+    name: String,
     names: hosts::OwnNames,
     /// Ports of the host that are shown at the pod's own loopback address.
     host_ports: BTreeSet<u16>,
@@ -114,7 +117,7 @@ struct PodFacts {
     dir: PathBuf,
     /// The namespace is there, and the hosts file is written.
     is_attached: bool,
-    /// The keeper was killed since: the namespace is left, without a link to the bridge.
+    /// The keeper was killed since, or has lost the pod: the namespace is left, without a link to the bridge.
     is_cut_off: bool,
     /// The shim.
     holder: Option<i32>,
@@ -157,7 +160,8 @@ impl Pods {
         let mut survivor = None;
         for facts in self.by_uid.values_mut().filter(|it| it.is_attached) {
             (facts.is_attached, facts.is_cut_off) = (false, true);
-            survivor = survivor.or(facts.holder);
+            let known = survivor.or(facts.holder);
+            survivor = known.or_else(|| lost::shim_of(&facts.dir));
         }
         survivor
     }
@@ -232,6 +236,7 @@ impl Network {
         is_attached: bool,
     ) {
         let facts = PodFacts {
+            name: pod.metadata.name.clone().unwrap_or_default(),
             names: names::own(pod, ip),
             host_ports: names::host_ports(pod, &self.config.images),
             has_way_out: names::has_way_out(pod, &self.config.images),
@@ -325,11 +330,17 @@ impl Network {
     }
 
     async fn attach_known(&self, uid: &str, facts: &PodFacts) -> io::Result<OwnedFd> {
+        // A node that was started since knows no process of a pod before its shim has told one.
+        let holder = if facts.is_cut_off {
+            facts.holder.or_else(|| lost::shim_of(&facts.dir))
+        } else {
+            None
+        };
         let attach = Ask::Attach {
             pod: uid.to_owned(),
             address: facts.names.address,
             has_way_out: facts.has_way_out,
-            holder: facts.holder.filter(|_| facts.is_cut_off),
+            holder,
         };
         let (_, namespace) = self.ask(&attach).await?;
         if let Some(facts) = self.pods().by_uid.get_mut(uid) {
@@ -356,8 +367,7 @@ impl Network {
                 return Ok(());
             }
         }
-        let (answer, _) = self.ask(&Ask::Pods).await?;
-        for pod in answer.pods {
+        for pod in self.attached().await? {
             if !self.pods().by_uid.contains_key(&pod) {
                 self.ask(&Ask::Detach { pod }).await?;
             }

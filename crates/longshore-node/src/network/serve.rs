@@ -1,7 +1,7 @@
 //! Keeps names and relays of pods' networks current: follows Services and EndpointSlices, and the pods of the node.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     io,
     net::{Ipv4Addr, SocketAddr, SocketAddrV4},
     os::fd::OwnedFd,
@@ -10,11 +10,18 @@ use std::{
 };
 
 use futures::{FutureExt as _, Stream, StreamExt as _};
-use k8s_openapi::api::{core::v1::Service, discovery::v1::EndpointSlice};
+use k8s_openapi::{
+    api::{
+        core::v1::{Pod, Service},
+        discovery::v1::EndpointSlice,
+    },
+    apimachinery::pkg::apis::meta::v1::ObjectMeta,
+};
 use kube::{
-    Api, Client, Resource, ResourceExt,
+    Api, Resource, ResourceExt,
     runtime::{
         WatchStreamExt as _,
+        events::EventType,
         watcher::{self, Event, watcher},
     },
 };
@@ -27,13 +34,16 @@ use super::{
     relay::{Guests, Place, Relay},
     world::{Key, OnHost, ServiceFacts, SliceFacts, Target, World},
 };
+use crate::node::Shared;
 
 /// Changes come in groups: those that follow within this time are taken together.
 const SETTLE: Duration = Duration::from_millis(10);
 /// When to try again what did not work.
 const AGAIN: Duration = Duration::from_secs(1);
-/// How often to look whether the keeper is there, while pods have networks.
+/// How often to look whether the keeper is there and has all pods, while pods have networks.
 const LOOK: Duration = Duration::from_secs(5);
+/// The reason of Events about a running pod whose network was gone.
+const NETWORK_LOST: &str = "NetworkLost";
 
 /// What a watch of one kind has shown.
 #[derive(Debug)]
@@ -82,18 +92,19 @@ fn key<K: Resource>(object: &K) -> Key {
 }
 
 /// Serves the pods' networks until `shutdown`. Nothing is watched before the first pod has a network.
-pub(crate) async fn serve(network: Arc<Network>, client: Client, shutdown: CancellationToken) {
+pub(crate) async fn serve(shared: Arc<Shared>, shutdown: CancellationToken) {
+    let network = &shared.network;
     let work = async {
         while network.pods().by_uid.is_empty() {
             network.changed.notified().await;
         }
         // The first pass must not wait for another pod.
         network.changed.notify_one();
-        follow(&network, client).await;
+        follow(&shared).await;
     };
     shutdown.run_until_cancelled(work).await;
     let gone = std::mem::take(&mut network.pods().gone);
-    detach(&network, gone).await;
+    detach(network, gone).await;
 }
 
 /// Removes the networks of pods that have ended.
@@ -105,7 +116,8 @@ async fn detach(network: &Network, pods: Vec<String>) {
     }
 }
 
-async fn follow(network: &Arc<Network>, client: Client) {
+async fn follow(shared: &Arc<Shared>) {
+    let (network, client) = (&shared.network, shared.client.clone());
     let services = watcher(
         Api::<Service>::all(client.clone()),
         watcher::Config::default(),
@@ -117,7 +129,7 @@ async fn follow(network: &Arc<Network>, client: Client) {
     let mut services = Box::pin(services.default_backoff());
     let mut slices = Box::pin(slices.default_backoff());
     let mut api_server = network.api_server.subscribe();
-    let (mut seen, mut relays) = (Watches::default(), Relays::new(Arc::clone(network)));
+    let (mut seen, mut relays) = (Watches::default(), Relays::new(Arc::clone(shared)));
     let mut looks = tokio::time::interval(LOOK);
     looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let mut is_done = true;
@@ -183,7 +195,10 @@ impl Watches {
 
 /// The relays that run.
 struct Relays {
+    shared: Arc<Shared>,
     network: Arc<Network>,
+    /// Running pods that have no network, of which an Event tells.
+    told: BTreeSet<String>,
     running: BTreeMap<Place, Relay>,
     guests: Arc<Guests>,
     /// Open while a pod may talk to other networks.
@@ -192,20 +207,23 @@ struct Relays {
 }
 
 impl Relays {
-    fn new(network: Arc<Network>) -> Self {
+    fn new(shared: Arc<Shared>) -> Self {
+        let network = Arc::clone(&shared.network);
         Self {
             n_keepers: network.n_keepers.load(Ordering::Relaxed),
+            shared,
             network,
+            told: BTreeSet::new(),
             running: BTreeMap::new(),
             guests: Arc::default(),
             way_out: None,
         }
     }
 
-    /// Has the node start another keeper where that was killed.
+    /// Has the node start another keeper where that was killed, and finds the pods that the keeper has lost.
     async fn look(&self) {
         let is_needed = self.network.pods().by_uid.values().any(|it| it.is_attached);
-        if is_needed && let Err(error) = self.network.ask(&Ask::Pods).await {
+        if is_needed && let Err(error) = self.network.attached().await {
             tracing::warn!(%error, "the keeper of pods' networks does not answer");
         }
     }
@@ -241,17 +259,47 @@ impl Relays {
         is_done
     }
 
-    /// Connects pods whose keeper was killed.
-    async fn connect_again(&self) -> bool {
+    /// Connects running pods that are cut off, and tells of each.
+    async fn connect_again(&mut self) -> bool {
         let pods = self.network.pods().by_uid.clone();
+        self.told.retain(|uid| pods.contains_key(uid));
         let mut is_done = true;
         for (uid, facts) in pods.iter().filter(|(_, it)| it.is_cut_off) {
-            if let Err(error) = self.network.attach_known(uid, facts).await {
-                tracing::warn!(uid, %error, "a pod has no network, trying again");
-                is_done = false;
+            match self.network.attach_known(uid, facts).await {
+                Ok(_) => {
+                    self.told.remove(uid);
+                    tracing::warn!(uid, "a running pod had lost its network, and has it again");
+                    let note = "The network of the pod was gone while it ran, and is made again";
+                    self.announce(uid, facts, note.to_owned());
+                }
+                Err(error) => {
+                    tracing::warn!(uid, %error, "a pod has no network, trying again");
+                    if self.told.insert(uid.clone()) {
+                        let note = format!("The pod has no network, trying again: {error}");
+                        self.announce(uid, facts, note);
+                    }
+                    is_done = false;
+                }
             }
         }
         is_done
+    }
+
+    /// Publishes an Event beside the work on networks, which must not wait for the API server.
+    fn announce(&self, uid: &str, facts: &PodFacts, note: String) {
+        let pod = Pod {
+            metadata: ObjectMeta {
+                name: Some(facts.name.clone()),
+                namespace: Some(facts.names.namespace.clone()),
+                uid: Some(uid.to_owned()),
+                ..ObjectMeta::default()
+            },
+            ..Pod::default()
+        };
+        let announcement = self
+            .shared
+            .announcement(&pod, EventType::Warning, NETWORK_LOST, note);
+        tokio::spawn(announcement);
     }
 
     async fn way_out(&mut self, pods: &BTreeMap<String, PodFacts>) -> bool {
@@ -347,12 +395,11 @@ fn wanted(
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeSet;
-
     use super::*;
 
     fn pod(is_attached: bool, host_ports: &[u16]) -> PodFacts {
         PodFacts {
+            name: "p".into(),
             names: hosts::OwnNames {
                 address: Ipv4Addr::new(10, 244, 1, 2),
                 namespace: "n".into(),

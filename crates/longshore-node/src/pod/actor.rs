@@ -73,6 +73,15 @@ enum Fact {
     Shutdown,
 }
 
+/// Why an actor has ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Ended {
+    /// Nothing is left of the pod.
+    WithPod,
+    /// The node shuts down. What of the pod outlives the node runs on, and the next one takes it over.
+    WithNode,
+}
+
 /// Whether an actor goes on.
 enum Turn {
     Again,
@@ -166,17 +175,17 @@ impl Actor {
         self.pod_ip
     }
 
-    /// Runs until the pod is gone or the node shuts down. Returns whether it is gone.
-    pub(crate) async fn run(mut self, shutdown: CancellationToken) -> bool {
+    /// Runs until the pod is gone or the node shuts down.
+    pub(crate) async fn run(mut self, shutdown: CancellationToken) -> Ended {
         loop {
             let wake_at = match self.turn().await {
-                (Turn::Forgotten, _) => return true,
+                (Turn::Forgotten, _) => return Ended::WithPod,
                 (Turn::Again, wake_at) => wake_at,
             };
             let fact = self.next_fact(wake_at, &shutdown).await;
             if matches!(fact, Fact::Shutdown) {
                 self.shut_down().await;
-                return false;
+                return Ended::WithNode;
             }
             if let Fact::Asked(command) = fact {
                 self.send(command).await;

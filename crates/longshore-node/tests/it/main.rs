@@ -27,6 +27,8 @@ mod kill;
 #[cfg(test)]
 mod log_server;
 #[cfg(test)]
+mod lost_networks;
+#[cfg(test)]
 mod memory_limits;
 #[cfg(test)]
 mod network;

@@ -31,7 +31,7 @@ fn images(rig: &Rig, host_port: u16) -> ImageMap {
 }
 
 /// The profiles that can make networks here, for a machine that has the language of the pods' programs.
-fn profiles() -> Vec<Profile> {
+pub(crate) fn profiles() -> Vec<Profile> {
     if !Path::new("/usr/bin/python3").exists() {
         println!("SKIPPED: this machine has no Python");
         return Vec::new();
@@ -45,7 +45,12 @@ fn profiles() -> Vec<Profile> {
     profiles.collect()
 }
 
-fn config(rig: &Rig, profile: Profile, lifetime: PodsLifetime, host_port: u16) -> NodeConfig {
+pub(crate) fn config(
+    rig: &Rig,
+    profile: Profile,
+    lifetime: PodsLifetime,
+    host_port: u16,
+) -> NodeConfig {
     NodeConfig {
         profile: Some(profile),
         images: images(rig, host_port),
@@ -54,7 +59,7 @@ fn config(rig: &Rig, profile: Profile, lifetime: PodsLifetime, host_port: u16) -
 }
 
 /// A pod spec that runs a program in Python.
-fn python(image: &str, program: &str) -> Value {
+pub(crate) fn python(image: &str, program: &str) -> Value {
     let mut spec = script("");
     spec["containers"][0]["image"] = json!(image);
     spec["containers"][0]["command"] = json!(["/usr/bin/python3", "-u", "-c", program]);
@@ -62,7 +67,7 @@ fn python(image: &str, program: &str) -> Value {
 }
 
 /// A pod that greets everybody who connects to its port 80, or from inside of it to 81, and is ready then.
-fn greeter(name: &str) -> Value {
+pub(crate) fn greeter(name: &str) -> Value {
     let program = format!(
         "import select, socket\n\
          servers = [socket.create_server(at) for at in [('', 80), ('127.0.0.1', 81)]]\n\
@@ -79,12 +84,12 @@ fn greeter(name: &str) -> Value {
     })
 }
 
-fn service(name: &str, spec: &Value) -> Value {
+pub(crate) fn service(name: &str, spec: &Value) -> Value {
     json!({"apiVersion": "v1", "kind": "Service", "metadata": {"name": name}, "spec": spec})
 }
 
 /// Asks each of the servers until it answers, and prints the answers.
-fn asking(servers: &[(&str, u16)]) -> String {
+pub(crate) fn asking(servers: &[(&str, u16)]) -> String {
     let list: Vec<String> = servers
         .iter()
         .map(|(host, port)| format!("('{host}', {port})"))
