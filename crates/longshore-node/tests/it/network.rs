@@ -245,43 +245,6 @@ async fn names_and_ports_of_the_host_are_back_after_a_restart_of_the_node() {
     }
 }
 
-/// The next node takes over what runs: nothing of it ends with the node.
-#[tokio::test]
-async fn pods_that_run_keep_their_networks_when_their_node_ends_in_order() {
-    for profile in profiles() {
-        let rig = Rig::new();
-        let config = config(&rig, profile, PodsLifetime::OutliveNode, 1);
-        let mut node = rig.start_with(config.clone()).await;
-        let names = ["a", "b", "c", "d"];
-        for name in names {
-            rig.create::<Pod>(greeter(name)).await;
-            let headless = json!({"selector": {"app": name}, "clusterIP": "None"});
-            rig.create::<Service>(service(name, &headless)).await;
-        }
-        for name in names {
-            rig.until(name, "ready", |it| is(it, "Ready", "True")).await;
-        }
-        for n in 0..8 {
-            node.stop().await;
-            node = rig.start_with(config.clone()).await;
-            // When a new pod runs, the others are taken over.
-            let next = format!("next-{n}");
-            rig.run(&next, script("true")).await;
-            rig.until_phase(&next, "Succeeded").await;
-        }
-        let asks = asking(&names.map(|name| (name, 80_u16)));
-        rig.run("asks", python("pod", &asks)).await;
-        rig.until_phase("asks", "Succeeded").await;
-        let log = node.log("asks", LogOptions::default()).await;
-        assert_eq!(log, "a a\nb b\nc c\nd d\n", "{profile}");
-        for name in names {
-            rig.delete(name).await;
-            rig.until_gone(name).await;
-        }
-        node.stop().await;
-    }
-}
-
 /// The processes of this rig that keep networks.
 fn keepers(rig: &Rig) -> Vec<i32> {
     let log = rig.path().join("node/network/keeper.log");
