@@ -262,12 +262,12 @@ pub(crate) fn make_sub_paths(container: &str, sandbox: &Sandbox) -> Result<(), R
         };
         let path = mount.source.strip_prefix(volume).unwrap_or(Path::new(""));
         make_missing(volume, path).map_err(|e| {
-            let why = match e {
-                Errno::EXDEV => "leads out of the volume",
-                Errno::ELOOP | Errno::ENOTDIR => {
-                    "a part of it is a link that leads nowhere, or a file"
-                }
-                other => other.desc(),
+            let why = if e == Errno::EXDEV {
+                "leads out of the volume"
+            } else if matches!(e, Errno::ELOOP | Errno::ENOTDIR) {
+                "a part of it is a link that leads nowhere, or a file"
+            } else {
+                e.desc()
             };
             let (path, target) = (path.display(), mount.target.display());
             Refusal::config(container, format!("subPath {path} at {target}: {why}"))
