@@ -45,7 +45,12 @@ pub(crate) fn profiles() -> Vec<Profile> {
     profiles.collect()
 }
 
-pub(crate) fn config(rig: &Rig, profile: Profile, lifetime: PodsLifetime, host_port: u16) -> NodeConfig {
+pub(crate) fn config(
+    rig: &Rig,
+    profile: Profile,
+    lifetime: PodsLifetime,
+    host_port: u16,
+) -> NodeConfig {
     NodeConfig {
         profile: Some(profile),
         images: images(rig, host_port),
