@@ -1,5 +1,7 @@
 //! `schedule`, `timezone`, `start_date`, `end_date` and `catchup` of a DAG.
 
+use std::time::Duration;
+
 use jiff::{
     Timestamp, civil,
     tz::{TimeZone, db},
@@ -17,6 +19,9 @@ use crate::timetable::{
 };
 
 const HELP: &str = "write a cron expression (`0 6 * * 1-5`), a preset (`@daily`), a duration (`30m`, `{days: 1}`) or a list of cron expressions";
+
+/// Runs are not created more often.
+const SHORTEST: Duration = Duration::from_secs(1);
 
 const UNITS: [&str; 7] = [
     "years", "months", "weeks", "days", "hours", "minutes", "seconds",
@@ -175,8 +180,20 @@ fn read_step(reader: &mut Reader<'_>, what: &str, node: &Node) -> Option<Timetab
         reader.report(Code::OutOfRange, node.span, message, HELP);
         return None;
     }
+    if duration < SHORTEST {
+        report_too_short(reader, what, node);
+        return None;
+    }
     let rest = duration.try_into().ok()?;
     Some(every(Delta::exact(rest)))
+}
+
+fn report_too_short(reader: &mut Reader<'_>, what: &str, node: &Node) {
+    let message = format!(
+        "{what} must be one second or longer, but is {}",
+        node.describe()
+    );
+    reader.report(Code::OutOfRange, node.span, message, HELP);
 }
 
 /// A duration by units, the calendar's too: `{months: 1}`.
@@ -208,9 +225,15 @@ fn read_units(
         };
         sum = more;
     }
-    if !sum.is_positive() || sum.add_to(Timestamp::UNIX_EPOCH).is_none() {
+    let first = sum.add_to(Timestamp::UNIX_EPOCH);
+    let first = first.filter(|_| sum.is_positive());
+    let Some(first) = first else {
         let message = format!("{what} must be longer than zero, and not longer than history");
         reader.report(Code::OutOfRange, node.span, message, HELP);
+        return None;
+    };
+    if first.duration_since(Timestamp::UNIX_EPOCH).unsigned_abs() < SHORTEST {
+        report_too_short(reader, what, node);
         return None;
     }
     Some(every(sum))
@@ -247,6 +270,17 @@ fn read_date(
     zone: &TimeZone,
 ) -> Option<Timestamp> {
     let text = reader.text(what, node)?;
+    // The parser would pass over it: the date would be by another clock than the one that it names.
+    if text.contains('[') {
+        let message = format!(
+            "{what} must not name a time zone in brackets, but is {}",
+            node.describe()
+        );
+        let help = "write the difference to UTC (`2026-01-31T06:00:00-05:00`), or leave the zone out and name it in \
+                    `timezone` of the DAG";
+        reader.report(Code::InvalidValue, node.span, message, help);
+        return None;
+    }
     let in_zone = |date: civil::DateTime| Some(date.to_zoned(zone.clone()).ok()?.timestamp());
     let read = text
         .parse()

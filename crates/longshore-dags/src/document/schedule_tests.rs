@@ -130,3 +130,48 @@ fn problems_of_schedules_have_their_place() {
     .collect();
     insta::assert_snapshot!(problems.join("\n"));
 }
+
+/// A reader who passes over the brackets takes another moment than the one that was meant.
+#[test]
+fn a_date_with_a_zone_in_brackets_is_refused() {
+    for date in [
+        "2026-11-27T00:00:00[America/New_York]",
+        "2026-07-10T00:00:00[Europe/Berlin]",
+        "2026-07-10T00:00:00-05:00[Asia/Tokyo]",
+        "2026-07-10T00:00:00Z[UTC]",
+        "2026-07-10[Europe/Berlin]",
+        "2026-07-10T00:00:00[u-ca=hebrew]",
+    ] {
+        for field in ["start_date", "end_date"] {
+            let fields = format!("{field}: \"{date}\"\nschedule: 1h\ncatchup: true");
+            let problems = validated(&fields).expect_err(date).to_string();
+            let expected = format!(
+                "dag.yaml:2:{}: LS1316: `{field}` of the DAG must not name a time zone in brackets, but is the text `{date}`",
+                field.len() + 3
+            );
+            assert!(problems.contains(&expected), "{problems}");
+            assert!(problems.contains("`timezone` of the DAG"), "{problems}");
+        }
+    }
+}
+
+#[test]
+fn the_shortest_schedule_is_a_second() {
+    for (schedule, is_allowed) in [
+        ("1ns", false),
+        ("999ms", false),
+        ("0.5", false),
+        ("PT0.9S", false),
+        ("{seconds: 0.001}", false),
+        ("1s", true),
+        ("1", true),
+        ("1.5", true),
+        ("{seconds: 1}", true),
+    ] {
+        let read = validated(&format!("schedule: {schedule}"));
+        let problems = read.err().map(|it| it.to_string()).unwrap_or_default();
+        assert_eq!(problems.is_empty(), is_allowed, "{schedule}: {problems}");
+        let is_told = problems.contains("`schedule` of the DAG must be one second or longer");
+        assert_eq!(is_told, !is_allowed, "{schedule}: {problems}");
+    }
+}

@@ -42,7 +42,6 @@ use crate::{
     refusal::Refusal,
     shim::protocol::{AttemptId, Command, ExitReason, Report},
     sources::Tokens,
-    volumes::memory_dir,
 };
 
 /// What the watch has to say about a pod.
@@ -506,7 +505,7 @@ impl Actor {
     async fn release(&mut self) {
         self.send(Command::Quit).await;
         // Memory is scarce and outside of the pod's directory: it does not wait for the object's deletion.
-        drop(longshore_files::remove_tree(&memory_dir(&self.this.uid)));
+        drop(directory::remove_memory(&self.dir, &self.this.uid));
         self.local.has_shim = false;
         self.local.preparation = Preparation::Needed;
         if let Some(link) = self.link.take() {

@@ -16,7 +16,11 @@ use super::model::{AttemptState, BegunStop, Local};
 use crate::{
     config::PodsLifetime,
     private_dir,
-    shim::record::{Durability, Record, SOCKET, live_start_ticks},
+    shim::{
+        place::Place,
+        protocol::Exit,
+        record::{Durability, Record, SOCKET, live_start_ticks},
+    },
     volumes,
 };
 
@@ -95,6 +99,7 @@ fn read_records(dir: &Path, local: &mut Local) -> io::Result<()> {
 
 /// The shim is gone: what its records leave open is lost, and must not run any longer.
 pub(crate) fn settle(dir: &Path, local: &mut Local) -> io::Result<()> {
+    let here = Place::of(dir);
     for id in local.live().collect::<Vec<_>>() {
         let Some(mut record) = Record::load(dir, &id)? else {
             local.forget(&id);
@@ -103,8 +108,7 @@ pub(crate) fn settle(dir: &Path, local: &mut Local) -> io::Result<()> {
         let exit = match record.exit.clone() {
             Some(exit) => exit,
             None => {
-                end_survivor(&record);
-                let exit = record.lost();
+                let exit = end_lost(&record, here.as_ref());
                 record.exit = Some(exit.clone());
                 // The status that tells of it may be in a cluster that survives a loss of power.
                 if let Err(error) = record.end(dir, Durability::PowerLoss) {
@@ -117,6 +121,19 @@ pub(crate) fn settle(dir: &Path, local: &mut Local) -> io::Result<()> {
         local.learn(&id, AttemptState::Exited(exit));
     }
     Ok(())
+}
+
+/// Ends what is left of an attempt, and tells its end.
+fn end_lost(record: &Record, here: Option<&Place>) -> Exit {
+    if record.is_copied(here) {
+        tracing::warn!(pod = record.pod, attempt = %record.id, "{COPIED}");
+        return Exit {
+            message: COPIED.into(),
+            ..record.lost()
+        };
+    }
+    end_survivor(record);
+    record.lost()
 }
 
 /// Forgets the attempts whose start request never reached the shim.
@@ -132,11 +149,16 @@ pub(crate) fn forget_unheard(dir: &Path, local: &mut Local) -> io::Result<()> {
 /// How long to wait for the end of a process that was killed; only one in an uninterruptible wait takes longer.
 const END_TIMEOUT: Duration = Duration::from_secs(5);
 
+/// What is said of an attempt whose processes are another node's.
+const COPIED: &str = "the directory of this pod was copied from another one while this container ran; its processes are \
+                      left to the service of that one";
+
 /// Ends what runs of a pod whose shim nobody can reach any more.
 pub(crate) fn end_survivors(dir: &Path) -> io::Result<()> {
+    let here = Place::of(dir);
     let records = Record::load_all(dir)?;
     let open = records.iter().filter(|record| record.exit.is_none());
-    open.for_each(end_survivor);
+    open.for_each(|record| drop(end_lost(record, here.as_ref())));
     Ok(())
 }
 
@@ -168,12 +190,24 @@ fn end_survivor(record: &Record) {
 /// First nobody can tell any more whose directory it is: a cluster in memory puts back a pod that it finds there, and then
 /// waits for its logs. The directory goes last: as long as it is there, a node that comes back does the rest.
 pub(crate) fn remove(dir: &Path, uid: &str, logs: &[PathBuf]) -> io::Result<()> {
+    // Without its records, nobody can tell any more that a directory is a copy either.
+    let is_copy = Record::are_copied(dir).unwrap_or_default();
     Record::remove_all(dir)?;
-    longshore_files::remove_tree(&volumes::memory_dir(uid))?;
+    if !is_copy {
+        longshore_files::remove_tree(&volumes::memory_dir(uid))?;
+    }
     for logs in logs {
         longshore_files::remove_tree(logs)?;
     }
     longshore_files::remove_tree(dir)
+}
+
+/// Drops what a pod has in the memory of the machine. A copy of its directory has the same place there.
+pub(crate) fn remove_memory(dir: &Path, uid: &str) -> io::Result<()> {
+    if Record::are_copied(dir)? {
+        return Ok(());
+    }
+    longshore_files::remove_tree(&volumes::memory_dir(uid))
 }
 
 /// Where the socket of a shim is.
@@ -233,7 +267,54 @@ pub(crate) fn with_file<T>(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::shim::{protocol::AttemptId, record::attempt_dir};
+    use crate::shim::{
+        protocol::{AttemptId, Started},
+        record::{attempt_dir, boot_id},
+    };
+
+    #[test]
+    fn processes_and_memory_of_a_copied_directory_are_left_alone() {
+        let root = tempfile::tempdir().expect("a directory");
+        let uid = root.path().file_name().expect("a name").to_string_lossy();
+        let [original, copy] = ["original", "copy"].map(|it| root.path().join(it).join(&*uid));
+        let id = AttemptId {
+            container: "main".into(),
+            attempt: 0,
+        };
+        for dir in [&original, &copy] {
+            fs::create_dir_all(attempt_dir(dir, &id)).expect("a directory");
+        }
+        let in_memory = volumes::memory_dir(&uid);
+        // Records of earlier versions have no place.
+        for (place, is_ended) in [
+            (None, true),
+            (Place::of(&copy), true),
+            (Place::of(&original), false),
+        ] {
+            let program = std::process::Command::new("sleep").arg("600").spawn();
+            let mut program = program.expect("a program");
+            let pid = program.id().try_into().expect("a pid");
+            let record = Record {
+                place,
+                started: Some(Started {
+                    pid,
+                    at: Timestamp::UNIX_EPOCH,
+                }),
+                start_ticks: live_start_ticks(pid),
+                ..Record::new(&copy, id.clone(), boot_id())
+            };
+            let begun = record.begin(&copy, Durability::ProcessLoss, "");
+            begun.expect("written");
+            fs::create_dir_all(&in_memory).expect("a directory");
+            end_survivors(&copy).expect("readable");
+            remove_memory(&copy, &uid).expect("readable");
+            let has_ended = live_start_ticks(pid).is_none();
+            program.kill().expect("a signal");
+            program.wait().expect("it ends");
+            assert_eq!((has_ended, !in_memory.exists()), (is_ended, is_ended));
+        }
+        fs::remove_dir(&in_memory).expect("removed");
+    }
 
     #[test]
     fn sockets_are_in_memory_where_that_is_ours_and_nobody_needs_them_after_the_node() {

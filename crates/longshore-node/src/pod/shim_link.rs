@@ -27,7 +27,7 @@ use crate::{
     shim::{
         ARG_DIE, ARG_STAY,
         protocol::{Command, Report},
-        record::SOCKET,
+        record::{Record, SOCKET},
     },
 };
 
@@ -86,8 +86,12 @@ impl ShimLink {
         Self::new(stream, Some(pipe::Receiver::from_owned_fd(end.into())?))
     }
 
-    /// Connects to a shim that outlived its node; `None` when there is none.
+    /// Connects to a shim that outlived its node; `None` when there is none, or only that of a directory of which this one
+    /// is a copy.
     pub(crate) fn find(dir: &Path) -> io::Result<Option<Self>> {
+        if Record::are_copied(dir)? {
+            return Ok(None);
+        }
         for place in socket_dirs(dir) {
             match with_socket(&place, StdStream::connect) {
                 Ok(stream) => return Self::new(stream, None).map(Some),

@@ -5,6 +5,7 @@
 //! thread and no runtime, so that forking from it is safe. It is itself a fork: of one process for each node, the
 //! `fork_server`, so that starting it is quick.
 
+pub(crate) mod place;
 pub mod protocol;
 pub(crate) mod record;
 

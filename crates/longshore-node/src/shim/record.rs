@@ -12,6 +12,7 @@ use longshore_core::ProcessStat;
 use serde::{Deserialize, Serialize};
 
 use super::{
+    place::Place,
     proc_file,
     protocol::{AttemptId, Exit, ExitReason, Started},
 };
@@ -51,6 +52,9 @@ pub(crate) struct Record {
     /// The boot of the machine that it was begun in; empty when that is unknown.
     #[serde(default)]
     pub(crate) boot: String,
+    /// The directory of the pod, in which the shim works that watches the attempt; absent in records of earlier versions.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) place: Option<Place>,
     /// Set once the program runs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) started: Option<Started>,
@@ -73,6 +77,7 @@ impl Record {
             id,
             pod: pod_of(pod_dir),
             boot,
+            place: None,
             started: None,
             start_ticks: None,
             exit: None,
@@ -214,6 +219,22 @@ impl Record {
     /// Whether it is a record of this pod.
     fn is_in(&self, pod_dir: &Path) -> bool {
         self.pod.is_empty() || self.pod == pod_of(pod_dir)
+    }
+
+    /// Whether it was written in another directory than the one where it is, so that its processes belong to the node of that
+    /// one.
+    pub(crate) fn is_copied(&self, here: Option<&Place>) -> bool {
+        let place = self.place.as_ref();
+        place.is_some_and(|it| here.is_some_and(|here| it.is_other_than(here)))
+    }
+
+    /// Whether the directory of a pod is a copy in which nothing was begun since. The shim and the memory of its pod belong
+    /// to the node of the other one.
+    pub(crate) fn are_copied(pod_dir: &Path) -> io::Result<bool> {
+        let here = Place::of(pod_dir);
+        let all = Self::load_all(pod_dir)?;
+        let mut placed = all.iter().filter(|it| it.place.is_some()).peekable();
+        Ok(placed.peek().is_some() && placed.all(|it| it.is_copied(here.as_ref())))
     }
 
     /// Whether the attempt was begun since the machine was started.

@@ -22,6 +22,7 @@ use super::{
     input::Input,
     layers,
     log::{Flow, LineReader, LogFile},
+    place::Place,
     protocol::{AttemptId, ContainerSpec, Exit, ExitReason, Sandbox, Started},
     record::{Durability, RECORD_FILE, Record, attempt_dir, boot_id, live_start_ticks},
 };
@@ -84,7 +85,10 @@ impl Running {
         spec: &ContainerSpec,
         pod: &OfPod<'_>,
     ) -> Result<Self, Box<Record>> {
-        let record = Record::new(pod.dir, id, boot_id());
+        let record = Record {
+            place: Place::of(pod.dir),
+            ..Record::new(pod.dir, id, boot_id())
+        };
         let scratch = attempt_dir(pod.dir, &record.id);
         let launched = make_directories(&scratch, spec)
             .and_then(|()| record.begin(pod.dir, pod.durability, pod.memory))

@@ -6,7 +6,7 @@ use std::{
     time::Duration,
 };
 
-use longshore_node::{LogOptions, PodsLifetime};
+use longshore_node::{LogOptions, NodeConfig, PodsLifetime, take_successes};
 use serde_json::{Value, json};
 
 use crate::{
@@ -210,6 +210,70 @@ async fn shim_of_sleeper(rig: &Rig, name: &str) -> String {
     rig.run(name, script("exec sleep 600")).await;
     rig.until_phase(name, "Running").await;
     shim_of(&rig.pod_dir(name).await).expect("a shim with the pod's directory as an argument")
+}
+
+/// Copies the directory of the rig's node as it is.
+fn copied(rig: &Rig) -> PathBuf {
+    let copy = rig.path().join("copy");
+    let node = rig.path().join("node");
+    let status = Command::new("cp").arg("-a").args([&node, &copy]).status();
+    // An ordinary user cannot read all that the kernel keeps there of a writable layer.
+    status.expect("cp runs");
+    copy
+}
+
+#[tokio::test]
+async fn a_copied_directory_does_not_end_what_runs_in_the_original() {
+    for lifetime in [PodsLifetime::DieWithNode, PodsLifetime::OutliveNode] {
+        let rig = Rig::new();
+        let node = rig.start_with(rig.config(lifetime)).await;
+        if !node.has_mounts() {
+            return;
+        }
+        rig.run("goes-on", marked(&rig)).await;
+        rig.until_phase("goes-on", "Running").await;
+        eventually("the program has started", || n_starts(&rig) == 1);
+        let copy = copied(&rig);
+        let record = copy.join("pods").join(rig.uid("goes-on").await);
+        let record = std::fs::read_to_string(record.join("main.0/record.json"));
+        assert!(record.expect("a record").contains("\"started\""));
+        assert!(take_successes(&copy).await.is_empty());
+        open_gate(&rig);
+        let status = rig.until_phase("goes-on", "Failed").await;
+        assert_eq!(end(&status, 0)["exitCode"], 4, "{lifetime:?}");
+        node.stop().await;
+    }
+}
+
+#[tokio::test]
+async fn a_node_on_a_copied_directory_takes_its_pods_for_lost_and_says_why() {
+    let rig = Rig::new();
+    let config = rig.config(PodsLifetime::OutliveNode);
+    let first = rig.start_with(config.clone()).await;
+    let shim = shim_of_sleeper(&rig, "copied").await;
+    let original = rig.pod_dir("copied").await;
+    first.kill().await;
+    let on_copy = NodeConfig {
+        root: copied(&rig),
+        ..config.clone()
+    };
+    let second = rig.start_with(on_copy).await;
+    let status = rig.until_phase("copied", "Failed").await;
+    assert_eq!(end(&status, 0)["reason"], "ContainerStatusUnknown");
+    let message = end(&status, 0)["message"].as_str().unwrap_or_default();
+    assert!(message.contains("was copied"), "{message}");
+    second.stop().await;
+    assert!(is_alive(&shim));
+    let record = edit(&original.join("main.0/record.json"), |_| {});
+    assert_eq!(record["exit"], Value::Null);
+    let program = record["started"]["pid"].to_string();
+    assert!(is_alive(&program));
+    rig.delete("copied").await;
+    let third = rig.start_with(config).await;
+    rig.until_gone("copied").await;
+    until_removed(&original).await;
+    third.stop().await;
+    eventually("the shim has ended", || !is_alive(&shim));
 }
 
 #[tokio::test]
