@@ -215,7 +215,7 @@ fn what_a_task_says_of_its_end_is_no_command_to_the_terminal() {
     .unwrap();
     let mut command = longshore();
     // As on a terminal: without colours, the stream for stderr would hide escapes.
-    command.args(["--color", "always", "run"]);
+    command.args(["run", "--color", "always"]);
     let (code, _, stderr) = outcome(command.arg(&dag).arg("--ephemeral"));
     assert_eq!(code, 4, "{stderr}");
     let said = stderr.matches("seagull").count();

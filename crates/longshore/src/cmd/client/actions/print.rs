@@ -29,7 +29,7 @@ pub(super) fn table(actions: &[Action], now: Timestamp, detail: Detail) -> Table
             phase(action),
             action.attempt.to_string(),
             since(action.created_at, now),
-            reason(action),
+            action.waits_for.clone().unwrap_or_else(|| reason(action)),
         ];
         let full = [
             action.namespace.clone(),
