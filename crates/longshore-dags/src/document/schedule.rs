@@ -247,6 +247,17 @@ fn read_date(
     zone: &TimeZone,
 ) -> Option<Timestamp> {
     let text = reader.text(what, node)?;
+    // A zone in brackets would be left out, or contradict the offset before it.
+    if text.contains('[') {
+        let message = format!(
+            "{what} must be a date without a time zone in brackets, but is {}",
+            node.describe()
+        );
+        let help =
+            "write an offset, as `2026-01-31T06:00:00+01:00`, or name the zone in `timezone`";
+        reader.report(Code::InvalidValue, node.span, message, help);
+        return None;
+    }
     let in_zone = |date: civil::DateTime| Some(date.to_zoned(zone.clone()).ok()?.timestamp());
     let read = text
         .parse()

@@ -81,6 +81,24 @@ fn dates_without_offset_are_by_the_clock_of_the_dag() {
 }
 
 #[test]
+fn a_date_with_a_time_zone_in_brackets_is_refused_and_not_read_as_another_one() {
+    for date in [
+        "2026-11-27T00:00:00[America/New_York]",
+        "2026-07-10T00:00:00[Europe/Berlin]",
+        "2026-11-27T00:00:00-05:00[Asia/Tokyo]",
+        "2026-11-27T05:00:00Z[UTC]",
+    ] {
+        for field in ["start_date", "end_date"] {
+            let problems = validated(&format!("{field}: '{date}'")).expect_err(date);
+            let told = problems.to_string();
+            let expected =
+                format!("`{field}` of the DAG must be a date without a time zone in brackets");
+            assert!(told.contains(&expected), "{told}");
+        }
+    }
+}
+
+#[test]
 fn a_continuous_dag_has_one_run_at_a_time() {
     assert_eq!(
         validated("schedule: '@continuous'")
