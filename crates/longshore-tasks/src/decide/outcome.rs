@@ -130,8 +130,8 @@ pub(super) fn written_failure(
     }
 }
 
-/// The attempt ended, and the last request to its store failed. Why is published once: a store has other words each time,
-/// as the number of the request, and the condition Waiting has the last ones.
+/// The attempt ended, and the last request to its store failed. Why is published once: a store may have other words each
+/// time, as the number of the request, and the condition Waiting has the last ones.
 fn wait(round: &Round<'_>, task: &Task, asked_at: Timestamp, why: &str) -> ActionPlan {
     let progress = round.action.status.condition(CONDITION_PROGRESSING);
     let told = progress.filter(|it| it.message.starts_with(ENDED));

@@ -1,4 +1,4 @@
-//! What answers for Services, in slices and as Endpoints: upstream's complaints about names and addresses, in its words.
+//! What answers for Services, in slices and as Endpoints: upstream's complaints about names and addresses.
 //!
 //! Nodes write the host names into the files of all pods, so that a name which is none would be any line of them.
 //! Addresses of the loopback range are accepted: pods without a network of their own have one.
@@ -99,7 +99,7 @@ fn subset_violations(endpoints: &Value, causes: &mut Vec<Cause>) {
     }
 }
 
-/// What is wrong with an address of a slice whose addresses are of this kind. A name is looked at by whoever looks it up.
+/// What is wrong with an address of a slice whose addresses are of this kind. Names are left to those who look them up.
 fn address_complaint(kind: &str, text: &str) -> Option<String> {
     let parsed = text.parse::<IpAddr>();
     match (kind, parsed) {
