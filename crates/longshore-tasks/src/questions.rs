@@ -349,6 +349,12 @@ impl TaskQuestion {
         !matches!(kind, KEY | GET | CACHED | RESERVE)
     }
 
+    /// Whether an attempt that has ended waits for the answer. Its phase is that of one that runs, so that nothing but the
+    /// condition Waiting says that it is held.
+    pub(crate) fn holds_what_has_ended(kind: &str) -> bool {
+        matches!(kind, OUTCOME | OUTPUTS | LARGE_OUTPUTS)
+    }
+
     /// Whether the answer is all that the question is for: it changes nothing where it is asked. An action that is being
     /// deleted needs none of these answers.
     pub(crate) fn only_reads(kind: &str) -> bool {

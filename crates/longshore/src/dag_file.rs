@@ -12,7 +12,11 @@ use serde_json::{Value, json};
 
 pub(crate) use longshore_dags::document::Problem;
 
-use crate::{error::CliError, output};
+use crate::{
+    error::CliError,
+    output,
+    printable::{lines, one_line},
+};
 
 /// A DAG file and its text.
 #[derive(Debug)]
@@ -126,7 +130,9 @@ fn in_one_line(problem: &Problem, _text: &str) -> String {
         help,
         ..
     } = problem;
-    format!("{file}:{line}:{column}: {code}: {message} (help: {help})\n")
+    let report = format!("{file}:{line}:{column}: {code}: {message} (help: {help})");
+    // What the file quotes has any characters.
+    one_line(&report) + "\n"
 }
 
 /// The problem with the line that it is in.
@@ -135,14 +141,17 @@ fn with_source(problem: &Problem, text: &str) -> String {
     if text.get(span.clone()).is_none() {
         return in_one_line(problem, text);
     }
+    // The renderer cleans the source, but not all that is written around it.
+    let (file, message) = (one_line(&problem.file), lines(&problem.message));
+    let help = lines(&problem.help);
     let snippet = Snippet::source(text)
-        .path(&problem.file)
+        .path(&file)
         .annotation(AnnotationKind::Primary.span(span));
     let report = Level::ERROR
-        .primary_title(&problem.message)
+        .primary_title(&message)
         .id(problem.code.as_str())
         .element(snippet)
-        .element(Level::HELP.message(&problem.help));
+        .element(Level::HELP.message(&help));
     let renderer = if output::stderr_has_colors() {
         Renderer::styled()
     } else {
@@ -170,6 +179,8 @@ mod tests {
 
     use std::os::unix::fs::symlink;
 
+    use longshore_dags::document::Code;
+
     use super::*;
 
     #[test]
@@ -191,6 +202,31 @@ mod tests {
         }
         problem.offset = text.len() + 1;
         assert_eq!(with_source(&problem, text), in_one_line(&problem, text));
+    }
+
+    #[test]
+    fn what_a_file_says_is_no_command_to_the_terminal_that_shows_its_problems() {
+        let text = "name: a\nschedule: \u{1b}[2J\n";
+        let escapes = "p\u{1b}[31mZZ\u{1b}]52;c;aGk=\u{7}\u{202e}";
+        let problem = Problem {
+            code: Code::InvalidValue,
+            file: format!("{escapes}.yaml"),
+            line: 2,
+            column: 11,
+            offset: text.find('\u{1b}').unwrap(),
+            len: 1,
+            message: format!("`schedule` is {escapes}"),
+            help: format!("not {escapes}"),
+        };
+        for report in [with_source(&problem, text), in_one_line(&problem, text)] {
+            let own = anstream::adapter::strip_str(&report).to_string();
+            for part in ["pZZ.yaml", "`schedule` is pZZ", "not pZZ"] {
+                assert!(own.contains(part), "{report:?}");
+            }
+            for foreign in ["[31mZZ", "\u{1b}[2J", "\u{1b}]", "\u{7}", "\u{202e}"] {
+                assert!(!report.contains(foreign), "{report:?}");
+            }
+        }
     }
 
     #[test]

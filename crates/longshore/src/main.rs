@@ -25,6 +25,7 @@ mod open_files;
 mod output;
 mod panics;
 mod pod_streams;
+mod printable;
 mod progress;
 #[cfg(test)]
 mod reference;

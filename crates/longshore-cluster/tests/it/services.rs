@@ -129,3 +129,46 @@ async fn a_served_cluster_says_where_its_api_server_is() {
     assert_ne!(again["metadata"]["uid"], found["metadata"]["uid"]);
     assert_eq!(again["spec"], found["spec"]);
 }
+
+#[tokio::test]
+async fn names_and_addresses_that_are_lines_of_a_file_of_hosts_are_refused() {
+    let api = Api::new(&small());
+    let name = "q\n6.6.6.6\tpayments.default.svc";
+    let spec = json!({"containers": [{"name": "c", "image": "i"}], "hostname": name});
+    let template = json!({"metadata": {"labels": {"a": "b"}}, "spec": spec});
+    let deployment = json!({"selector": {"matchLabels": {"a": "b"}}, "template": template});
+    let endpoint =
+        |it: Value| json!({"metadata": {"name": "x"}, "addressType": "IPv4", "endpoints": [it]});
+    let named = endpoint(json!({"addresses": ["10.244.9.9"], "hostname": name}));
+    let unreachable = endpoint(json!({"addresses": ["169.254.169.254"]}));
+    let subset = json!({"addresses": [{"ip": "10.244.9.9", "hostname": name}]});
+    let slices = "/apis/discovery.k8s.io/v1/namespaces/default/endpointslices";
+    let deployments = "/apis/apps/v1/namespaces/default/deployments";
+    let core = "/api/v1/namespaces/default";
+    for (path, object, field) in [
+        (
+            format!("{core}/pods"),
+            json!({"metadata": {"name": "x"}, "spec": spec}),
+            "spec.hostname",
+        ),
+        (
+            deployments.to_owned(),
+            json!({"metadata": {"name": "x"}, "spec": deployment}),
+            "spec.template.spec.hostname",
+        ),
+        (slices.to_owned(), named, "endpoints[0].hostname"),
+        (slices.to_owned(), unreachable, "endpoints[0].addresses[0]"),
+        (
+            format!("{core}/endpoints"),
+            json!({"metadata": {"name": "x"}, "subsets": [subset]}),
+            "subsets[0].addresses[0].hostname",
+        ),
+    ] {
+        let (code, status) = api.post(&path, object).await;
+        assert_eq!(code, 422, "{status}");
+        assert_eq!(status["details"]["causes"][0]["field"], field, "{status}");
+    }
+    // Pods without a network of their own have such an address.
+    let local = endpoint(json!({"addresses": ["127.1.2.3"], "hostname": "db-0"}));
+    api.make(slices, local).await;
+}

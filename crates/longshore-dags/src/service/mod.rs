@@ -188,6 +188,11 @@ impl Dags {
         }
         shared.follow_actions_if_wanted();
         if has_moved {
+            // Nobody here can know whether the former cluster still runs them.
+            tracing::warn!(
+                "the cluster is another one than before: unfinished tries start again here, and their pods in the former \
+                 cluster, if it still exists, run on beside them"
+            );
             shared.inbox.push(Fact::ClusterChanged);
         }
         let left_waiting = config.left_runs.to_be_interrupted(&shared.board());

@@ -260,7 +260,8 @@ fn of_question(round: &Round<'_>, unanswered: &Unanswered) -> Option<Hold> {
     let progress = round.action.status.condition(CONDITION_PROGRESSING);
     let is_published = |words: &String| {
         let beginning = &words[..words.floor_char_boundary(RECOGNISED)];
-        progress.is_some_and(|it| it.message.contains(beginning))
+        let is_held = TaskQuestion::holds_what_has_ended(kind);
+        !is_held && progress.is_some_and(|it| it.message.contains(beginning))
     };
     let (reason, words) = match failure {
         Some(failure) if TaskQuestion::is_repeated(kind) && !is_published(failure) => {

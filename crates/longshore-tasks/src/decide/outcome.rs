@@ -4,6 +4,7 @@
 use std::time::Duration;
 
 use jiff::Timestamp;
+use longshore_api::flyte::CONDITION_PROGRESSING;
 use longshore_core::{Action as Do, Asked, Next, Plan};
 use longshore_plugins::{ErrorKind, Phase, PhaseInfo, TaskError};
 use longshore_proto::flyteidl2::core::TaskTemplate;
@@ -20,6 +21,9 @@ use crate::{
 
 /// Between two looks into a store that does not answer: at least, and at most.
 const LOOKS: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(30));
+
+/// What the status says of an attempt whose store does not tell what it left behind; then why.
+const ENDED: &str = "the attempt has ended, and waits for what it left behind: ";
 
 /// What an attempt owes that looks like this: nothing is looked for before it has ended by itself.
 pub(crate) fn owes(info: &PhaseInfo, template: &TaskTemplate) -> Option<Owed> {
@@ -126,9 +130,12 @@ pub(super) fn written_failure(
     }
 }
 
-/// The attempt ended, and the last request to its store failed.
+/// The attempt ended, and the last request to its store failed. Why is published once: a store may have other words each
+/// time, as the number of the request, and the condition Waiting has the last ones.
 fn wait(round: &Round<'_>, task: &Task, asked_at: Timestamp, why: &str) -> ActionPlan {
-    let reason = format!("the attempt has ended, and waits for what it left behind: {why}");
+    let progress = round.action.status.condition(CONDITION_PROGRESSING);
+    let told = progress.filter(|it| it.message.starts_with(ENDED));
+    let reason = told.map_or_else(|| format!("{ENDED}{why}"), |it| it.message.clone());
     let info = PhaseInfo::of(Phase::Running, reason).ordered_after(&publish::stored(round, task));
     let published = Published {
         system_failures: round.action.status.system_failures,

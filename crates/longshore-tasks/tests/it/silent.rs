@@ -1,5 +1,5 @@
-//! Stores, catalogs and run services that take a question in and never answer: they delay the actions that wait for them,
-//! and no other action.
+//! Stores, catalogs and run services that take a question in and never answer, or refuse: they delay the actions that wait
+//! for them, and no other action.
 
 use std::{sync::Arc, time::Duration};
 
@@ -7,6 +7,7 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use k8s_openapi::api::events::v1::Event;
 use kube::{Api, api::ListParams};
+use longshore_core::NoAnswer;
 use longshore_object_store::DataError;
 use longshore_plugins::CacheKey;
 use longshore_proto::flyteidl2::core::LiteralMap;
@@ -276,6 +277,27 @@ async fn a_foreign_system_that_never_answers_is_named_in_condition_and_event() {
         shutdown.cancel();
         tasks.await.unwrap();
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_store_that_refuses_to_say_what_an_attempt_left_behind_is_quoted() {
+    let world = Story::of("silent", &[]).world().await;
+    // As with the number of a request, its words are others each time.
+    let refusing = ForeignSystem::new(|question, n| {
+        if question.contains("silent") {
+            Reply::Fails(NoAnswer::Refused, format!("403 AccessDenied, request {n}"))
+        } else {
+            Reply::Answers(String::new())
+        }
+    });
+    let process = Faults::none().start();
+    let (tasks, shutdown) = start(&world, &refusing, &process);
+    world.apply(waiting(ENDED, 0)).await;
+    is_asked(&refusing, 1).await;
+    let said = said_in_time(&world, &format!("{ENDED}-0")).await;
+    assert!(said.contains("403 AccessDenied, request "), "{said}");
+    shutdown.cancel();
+    tasks.await.unwrap();
 }
 
 #[tokio::test(start_paused = true)]

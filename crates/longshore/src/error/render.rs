@@ -8,9 +8,10 @@ use crate::{
     dag_file::{self, Problem},
     error::CliError,
     output::{BAD, DIM},
+    printable::lines,
 };
 
-/// For a person: the sentence with its code, the causes, what to do.
+/// For a person: the sentence with its code, the causes, what to do. Any of them may quote a file, a task or a server.
 pub(crate) fn text(error: &CliError) -> String {
     let mut text = String::new();
     if let CliError::InvalidDag {
@@ -23,15 +24,15 @@ pub(crate) fn text(error: &CliError) -> String {
     }
     text.push_str(&headline(error.code(), &error.to_string()));
     for cause in causes(error) {
-        let _ = write!(text, "\n  {DIM}caused by:{DIM:#} {cause}");
+        let _ = write!(text, "\n  {DIM}caused by:{DIM:#} {}", lines(&cause));
     }
-    let _ = write!(text, "\n{DIM}help:{DIM:#} {}", error.help());
+    let _ = write!(text, "\n{DIM}help:{DIM:#} {}", lines(&error.help()));
     text
 }
 
-/// `error[LS1701]: the data directory …`
+/// `error[LS1701]: the data directory …`. Colours are the program's own: those of the message would hide others.
 pub(crate) fn headline(code: &str, message: &str) -> String {
-    format!("{BAD}error[{code}]{BAD:#}: {message}")
+    format!("{BAD}error[{code}]{BAD:#}: {}", lines(message))
 }
 
 /// The error as JSON, for programs.

@@ -7,6 +7,10 @@ use std::{
 };
 
 use super::{CliError, pages, render};
+use crate::{
+    output::{BAD, DIM},
+    printable::is_direction,
+};
 
 fn repository() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
@@ -115,4 +119,39 @@ fn a_misspelt_parameter_is_recognised() {
         help("x", &[]),
         "the DAG has none; declare it under `params:` with a default"
     );
+}
+
+/// The commands to a terminal that a text contains, apart from the program's own colours.
+fn commands(text: &str) -> String {
+    let own = format!("{BAD}{BAD:#}{DIM}{DIM:#}");
+    let own: Vec<&str> = own.split_inclusive('m').collect();
+    let mut rest = text.to_owned();
+    for color in own {
+        rest = rest.replace(color, "");
+    }
+    let is_command = |c: &char| *c != '\n' && (c.is_control() || is_direction(*c));
+    rest.chars().filter(is_command).collect()
+}
+
+#[test]
+fn what_an_error_quotes_is_no_command_to_the_terminal_that_shows_it() {
+    let escapes = "p\u{1b}[31mZZ\u{1b}]52;c;aGk=\u{7}\u{202e}\r";
+    let quoting = [
+        CliError::DataDirUnusable {
+            path: escapes.into(),
+            source: io::Error::other(escapes),
+        },
+        CliError::Usage {
+            message: escapes.to_owned(),
+            help: format!("first\nthen {escapes}"),
+        },
+    ];
+    for error in quoting {
+        let text = render::text(&error);
+        assert_eq!(commands(&text), "", "{text:?}");
+        assert!(text.contains("pZZ"), "{text:?}");
+    }
+    let line = render::headline("LS1201", &format!("task a failed: {escapes}\nand more"));
+    assert_eq!(commands(&line), "", "{line:?}");
+    assert!(line.ends_with("task a failed: pZZ\nand more"), "{line:?}");
 }

@@ -12,6 +12,7 @@ use longshore_store::{RunKey, RunState, TaskState};
 
 use crate::{
     output::{ACTIVE, BAD, DIM, GOOD, WARN},
+    printable::one_line,
     progress::{
         age,
         lines::{run_word, task_name, task_word},
@@ -424,11 +425,11 @@ fn paint(text: &str, style: Style, size: Size) -> String {
     }
 }
 
-/// The text in one line of at most `width` characters.
+/// The text in one line of at most `width` characters, none of which moves the cursor.
 fn fit(text: &str, width: usize) -> String {
-    let line = text.lines().next().unwrap_or_default();
+    let line = one_line(text.lines().next().unwrap_or_default());
     if line.chars().count() <= width {
-        return line.to_owned();
+        return line;
     }
     line.chars()
         .take(width.saturating_sub(1))

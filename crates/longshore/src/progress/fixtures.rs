@@ -69,6 +69,8 @@ pub(crate) trait Adjectives {
     fn with_pod(self, name: &str) -> Self;
     /// Because the container ended with exit code 1.
     fn because_it_failed(self) -> Self;
+    /// Because of a failure in these words.
+    fn because(self, message: &str) -> Self;
 }
 
 impl Adjectives for StateChange {
@@ -89,6 +91,16 @@ impl Adjectives for StateChange {
     fn because_it_failed(mut self) -> Self {
         if let Change::Task { failure, .. } = &mut self.change {
             *failure = Some(exit_code_1());
+        }
+        self
+    }
+
+    fn because(mut self, message: &str) -> Self {
+        if let Change::Task { failure, .. } = &mut self.change {
+            *failure = Some(Failure {
+                message: message.to_owned(),
+                ..exit_code_1()
+            });
         }
         self
     }

@@ -6,6 +6,8 @@ use longshore_store::{Failure, RunState, TaskState};
 
 use longshore_dags::{Change, StateChange};
 
+use crate::printable::one_line;
+
 /// `2026-11-21T10:00:00Z run/abc task/extract queued -> running (pod etl-extract-x1)`
 pub(crate) fn line(change: &StateChange) -> String {
     let mut line = format!("{:.0} run/{}", change.at, change.run.run_id);
@@ -45,7 +47,8 @@ pub(crate) fn line(change: &StateChange) -> String {
     if let Some(details) = details {
         let _ = write!(line, " ({details})");
     }
-    line
+    // What a task says of its end has any characters.
+    one_line(&line)
 }
 
 /// `pod etl-extract-x1, try 2: the container ended with exit code 1`
@@ -135,5 +138,18 @@ mod tests {
         .map(line)
         .collect();
         insta::assert_snapshot!(lines.join("\n"));
+    }
+
+    #[test]
+    fn what_a_task_says_of_its_end_stays_in_its_line_and_has_no_commands_to_a_terminal() {
+        use TaskState::{Failed, Running};
+
+        let said = "a\u{1b}[31mb\u{1b}]52;c;aGk=\u{7}c\r\nnext\u{202e}";
+        let failed = task_change(0, "extract", Some(Running), Some(Failed)).because(said);
+        let ended = run_change(0, Some(RunState::Running), RunState::Failed, Some(said));
+        for change in [failed, ended] {
+            let line = line(&change);
+            assert!(line.ends_with("(abc next)"), "{line:?}");
+        }
     }
 }

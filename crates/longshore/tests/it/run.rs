@@ -203,6 +203,28 @@ fn a_program_that_does_not_exist_is_named() {
     assert!(stderr.contains("no-such-program"), "{stderr}");
 }
 
+#[test]
+fn what_a_task_says_of_its_end_is_no_command_to_the_terminal() {
+    let folder = TempDir::new().unwrap();
+    let dag = folder.path().join("dag.yaml");
+    let script = r"printf 'sea\033[31mgull\033]52;c;aGk=\007\r' > /dev/termination-log; exit 3";
+    fs::write(
+        &dag,
+        format!("dag_id: escapes\ntasks:\n  one:\n    command: [sh, -c, {script:?}]\n"),
+    )
+    .unwrap();
+    let mut command = longshore();
+    // As on a terminal: without colours, the stream for stderr would hide escapes.
+    command.args(["run", "--color", "always"]);
+    let (code, _, stderr) = outcome(command.arg(&dag).arg("--ephemeral"));
+    assert_eq!(code, 4, "{stderr}");
+    let said = stderr.matches("seagull").count();
+    assert!(said >= 2, "a line of progress and the error: {stderr:?}");
+    assert!(stderr.contains("\u{1b}["), "no colours: {stderr:?}");
+    assert!(!stderr.contains("\u{1b}]"), "{stderr:?}");
+    assert!(!stderr.contains(['\u{7}', '\r']), "{stderr:?}");
+}
+
 /// The README promises this to users who look for such a file.
 #[test]
 fn what_a_task_writes_outside_its_workspace_is_gone_with_its_pod() {

@@ -1,7 +1,7 @@
 //! The spec of a service, parsed, and a pod as an endpoint of it. Pure.
 
 use k8s_openapi::api::core::v1::{ContainerPort, Pod};
-use longshore_k8s::Selector;
+use longshore_k8s::{Selector, names::is_label};
 use serde_json::{Map, Value, json};
 
 use crate::controllers::workloads::{Body, LABEL_SERVICE_NAME, pods, selector_of_labels};
@@ -117,7 +117,8 @@ pub(crate) fn endpoint(desired: &Desired, pod: &Pod) -> Option<Value> {
         endpoint["nodeName"] = json!(node);
     }
     if spec.subdomain.as_deref() == Some(desired.service.name())
-        && let Some(hostname) = &spec.hostname
+        // An earlier version has stored others.
+        && let Some(hostname) = spec.hostname.as_ref().filter(|it| is_label(it))
     {
         endpoint["hostname"] = json!(hostname);
     }

@@ -203,3 +203,17 @@ fn no_slice_is_larger_than_a_hundred() {
     let requests = decide(&service, &many[1..], &slices);
     assert_eq!(requests.len(), 1, "one pod less changes one slice");
 }
+
+#[test]
+fn a_host_name_that_is_none_is_not_copied_from_a_pod() {
+    let service = service(json!({}));
+    for (hostname, expected) in [
+        ("db-0", json!("db-0")),
+        ("q\n6.6.6.6\tpayments.default.svc", Value::Null),
+        ("x pypi.org", Value::Null),
+    ] {
+        let spec = json!({"spec": {"hostname": hostname, "subdomain": "s"}});
+        let slices = apply(&[], &decide(&service, &[pod("a", true, spec)], &[]));
+        assert_eq!(endpoints(&slices)[0]["hostname"], expected, "{hostname:?}");
+    }
+}

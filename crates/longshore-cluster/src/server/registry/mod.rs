@@ -59,6 +59,8 @@ pub(crate) enum Strategy {
     Data,
     /// How much of an application may be missing.
     Budget,
+    /// The addresses that answer for a Service.
+    Endpoints,
     /// Grants rights: a role, or a binding of one.
     Access,
     /// How a node runs pods.

@@ -192,6 +192,7 @@ fn core() -> Vec<Resource> {
             .strategy(Strategy::Service)
             .fields(&["spec.clusterIP", "spec.type"]),
         namespaced("v1", "endpoints", "Endpoints")
+            .strategy(Strategy::Endpoints)
             .short(&["ep"])
             .creates_on_update(),
         namespaced("v1", "serviceaccounts", "ServiceAccount")
@@ -350,6 +351,7 @@ fn policy_and_access() -> Vec<Resource> {
 fn network_and_storage() -> Vec<Resource> {
     vec![
         namespaced("discovery.k8s.io/v1", "endpointslices", "EndpointSlice")
+            .strategy(Strategy::Endpoints)
             .generation()
             .creates_on_update(),
         namespaced("networking.k8s.io/v1", "ingresses", "Ingress")

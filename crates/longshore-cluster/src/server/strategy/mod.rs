@@ -5,6 +5,7 @@ pub(crate) mod access;
 mod budgets;
 mod control;
 mod data;
+mod endpoints;
 mod jobs;
 mod namespaces;
 mod pod_defaults;
@@ -60,6 +61,7 @@ pub(crate) fn prepare_create(resource: &Resource, object: &mut Value) {
         }
         Strategy::SigningRequest => object["status"] = json!({}),
         Strategy::Plain | Strategy::Node | Strategy::Runtime | Strategy::Custom => {}
+        Strategy::Endpoints => {}
     }
 }
 
@@ -89,7 +91,7 @@ pub(crate) fn prepare_update(resource: &Resource, new: &mut Value, old: &Value) 
         Strategy::Control => control::set_defaults(&resource.kind, new),
         Strategy::SigningRequest => signing_requests::prepare_update(new, old),
         Strategy::Plain | Strategy::Node | Strategy::Claim => {}
-        Strategy::Budget | Strategy::Runtime | Strategy::Custom => {}
+        Strategy::Budget | Strategy::Runtime | Strategy::Custom | Strategy::Endpoints => {}
     }
 }
 
@@ -104,7 +106,7 @@ pub(crate) fn set_defaults(resource: &Resource, object: &mut Value, old: Option<
         Strategy::Access => access::set_defaults(object),
         Strategy::Plain | Strategy::Node | Strategy::Namespace | Strategy::Claim => {}
         Strategy::Budget | Strategy::Runtime | Strategy::Webhooks => {}
-        Strategy::Definition | Strategy::Custom => {}
+        Strategy::Definition | Strategy::Custom | Strategy::Endpoints => {}
         Strategy::Control => control::set_defaults(&resource.kind, object),
         Strategy::SigningRequest => {}
     }
@@ -131,6 +133,7 @@ pub(crate) fn violations(resource: &Resource, new: &Value, old: Option<&Value>) 
         (Strategy::Service, _) => services::violations(new, old),
         (Strategy::Data, _) => data::violations(new, old),
         (Strategy::Budget, _) => budgets::violations(new),
+        (Strategy::Endpoints, _) => endpoints::violations(&resource.kind, new, old),
         (Strategy::Runtime, _) => runtimes::violations(new, old),
         (Strategy::Access, _) => access::violations(&resource.kind, new, old),
         (Strategy::Webhooks, _) => admission::violations(&resource.kind, new),

@@ -48,6 +48,12 @@ pub(super) fn violations(spec: &Value, path: &str) -> Vec<Cause> {
         let field = format!("{path}.activeDeadlineSeconds");
         check_range(&field, seconds, i64::from(i32::MAX), &mut causes);
     }
+    for key in ["hostname", "subdomain"] {
+        let name = meta::text(spec, &format!("/{key}"));
+        if !name.is_empty() {
+            label_violations(name, &format!("{path}.{key}"), &mut causes);
+        }
+    }
     pod_handlers::of_pod(spec, path, &mut causes);
     for (index, toleration) in items(spec, "tolerations").enumerate() {
         let value = meta::text(toleration, "/value");
@@ -97,15 +103,20 @@ fn check_name<'a>(
         causes.push(Cause::required(field, ""));
         return;
     }
+    label_violations(name, field, causes);
+    if !names.insert(name) {
+        causes.push(Cause::duplicate(field, name));
+    }
+}
+
+/// Complaints about a text that has to be a label.
+pub(super) fn label_violations(name: &str, field: &str, causes: &mut Vec<Cause>) {
     let violations = NameRule::Label.violations(name);
     causes.extend(
         violations
             .iter()
             .map(|why| Cause::invalid(field, &name.into(), why)),
     );
-    if !names.insert(name) {
-        causes.push(Cause::duplicate(field, name));
-    }
 }
 
 pub(super) fn name_violations<'a>(
@@ -173,5 +184,43 @@ pub(super) fn container_violations(
     if !PULL_POLICIES.contains(&policy) {
         let field = format!("{field}.imagePullPolicy");
         causes.push(Cause::unsupported(&field, policy, PULL_POLICIES));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn the_host_name_of_a_pod_and_its_subdomain_are_labels() {
+        let complaints = |key: &str, name: &str| {
+            let container = json!({"name": "c", "image": "i", "imagePullPolicy": "Always"});
+            let mut spec = json!({
+                "containers": [container], "restartPolicy": "Always", "dnsPolicy": "ClusterFirst",
+            });
+            spec[key] = name.into();
+            violations(&spec, "spec.template.spec")
+        };
+        for key in ["hostname", "subdomain"] {
+            for (name, is_label) in [
+                ("", true),
+                ("db-0", true),
+                ("q w", false),
+                ("a.b", false),
+                ("A", false),
+                ("q\n6.6.6.7\tpayments.default.svc registry.npmjs.org", false),
+            ] {
+                let found = complaints(key, name);
+                assert_eq!(found.is_empty(), is_label, "{key} {name:?}: {found:?}");
+                for cause in found {
+                    assert_eq!(cause.field, format!("spec.template.spec.{key}"));
+                    let why = "a lowercase RFC 1123 label must consist of";
+                    let expected = format!("Invalid value: {}: {why}", Value::from(name));
+                    assert!(cause.message.starts_with(&expected), "{}", cause.message);
+                }
+            }
+        }
     }
 }

@@ -169,6 +169,39 @@ fn a_request_that_is_refused_or_waits_for_its_turn_is_said_in_these_words() {
 }
 
 #[test]
+fn an_attempt_that_has_ended_is_held_by_the_store_that_refuses_to_say_what_it_left_behind() {
+    // Its phase, which has not changed, quotes the store as well.
+    let told = "the attempt has ended, and waits for what it left behind: AccessDenied";
+    let refused = |seconds, why: &str| {
+        let world = action().started(Phase::Running, 2, told);
+        let world = world.pod(of(Phase::Success));
+        let world = world.unanswered("store_outcome", seconds, Some(why));
+        let outcome = Seen::unknown(UnknownCause::Unreachable, why);
+        world.with(|it| it.outcome = outcome)
+    };
+    for (name, world, expected) in [
+        ("at first", refused(1, "AccessDenied"), "after 1s"),
+        (
+            "then",
+            refused(6, "AccessDenied"),
+            "Refused: AccessDenied; persist Running.2 of 1; warn Refused; after 0ns",
+        ),
+        (
+            "said",
+            refused(50, "AccessDenied").said("AccessDenied", 44, true),
+            "after 1s",
+        ),
+        (
+            "in other words, long after the first ones",
+            refused(50, "SlowDown").said("AccessDenied", 44, true),
+            "Refused: SlowDown; persist Running.2 of 1; after 0ns",
+        ),
+    ] {
+        assert_eq!(said(&world), expected, "{name}");
+    }
+}
+
+#[test]
 fn what_runs_is_not_held_by_its_cache_and_what_is_over_is_not_said() {
     let running = || {
         let started = action().started(Phase::Running, 0, "");

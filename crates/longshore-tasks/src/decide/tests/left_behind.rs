@@ -118,6 +118,11 @@ fn a_store_that_refuses_is_waited_for_and_the_status_says_why_once() {
             "report RUNNING.0 of 1; persist Running.0 of 1; after 1s",
         ),
         ("told already", waiting(), "after 1s"),
+        (
+            "told already, in other words",
+            waiting().with(|it| it.outcome = Seen::unknown(UnknownCause::Unreachable, "SlowDown")),
+            "after 1s",
+        ),
         ("for a while", later(8), "after 8s"),
         ("for long", later(3600), "after 30s"),
         (

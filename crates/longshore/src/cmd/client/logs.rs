@@ -11,12 +11,13 @@ use longshore_console::{
 
 use serde_json::json;
 
-use super::{ServerArgs, TaskTarget, block_on, printable::printable};
+use super::{ServerArgs, TaskTarget, block_on};
 use crate::{
     cli::{Format, Globals, help_end},
     error::CliError,
     exit::Exit,
     output,
+    printable::printable,
     signals::{Interrupts, Signals},
 };
 

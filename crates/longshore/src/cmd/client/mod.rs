@@ -26,7 +26,6 @@ pub(crate) mod logs;
 pub(crate) mod pods;
 pub(crate) mod pools;
 mod print;
-pub(super) mod printable;
 pub(crate) mod runs;
 mod table;
 pub(crate) mod tasks;

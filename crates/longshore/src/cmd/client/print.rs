@@ -8,13 +8,11 @@ use longshore_console::{
 use longshore_dags::scheduler::run_state::REASON_INTERRUPTED;
 use serde::Serialize;
 
-use super::{
-    printable::one_line,
-    table::{NONE, Table, instant, or_none, since, took},
-};
+use super::table::{NONE, Table, instant, or_none, since, took};
 use crate::{
     cli::{Format, Globals},
     output,
+    printable::one_line,
     progress::{age, lines::task_name},
 };
 

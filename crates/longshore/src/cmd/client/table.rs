@@ -3,8 +3,7 @@
 use comfy_table::{ContentArrangement, Table as Lines, presets};
 use jiff::Timestamp;
 
-use super::printable::one_line;
-use crate::progress::age;
+use crate::{printable::one_line, progress::age};
 
 /// The text of an empty cell.
 pub(super) const NONE: &str = "-";

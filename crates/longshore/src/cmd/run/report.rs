@@ -15,6 +15,7 @@ use crate::{
     exit::Exit,
     kubernetes::ClusterArgs,
     output::{self, DIM},
+    printable::one_line,
     progress::{
         age,
         lines::{run_word, task_name, task_word},
@@ -176,7 +177,7 @@ impl Report<'_> {
                 text.push_str(&render::headline("LS1381", &message));
             }
         }
-        let _ = write!(text, "\n{DIM}help:{DIM:#} {}", self.help());
+        let _ = write!(text, "\n{DIM}help:{DIM:#} {}", one_line(&self.help()));
         Some(text)
     }
 
@@ -338,7 +339,7 @@ fn write_failure(text: &mut String, task: &FailedTask<'_>) {
     let Some((place, lines)) = &task.log else {
         return;
     };
-    let _ = writeln!(text, "  {DIM}log:{DIM:#} {place}");
+    let _ = writeln!(text, "  {DIM}log:{DIM:#} {}", one_line(place));
     match lines {
         Ok(lines) => {
             for line in lines {
@@ -346,6 +347,7 @@ fn write_failure(text: &mut String, task: &FailedTask<'_>) {
             }
         }
         Err(why) => {
+            let why = one_line(why);
             let _ = writeln!(text, "  {DIM}|{DIM:#} (the log cannot be read: {why})");
         }
     }

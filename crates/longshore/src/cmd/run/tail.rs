@@ -6,7 +6,7 @@ use std::{
     path::Path,
 };
 
-use crate::cmd::client::printable::is_direction;
+use crate::printable::is_direction;
 
 /// No more than this is read, from the end.
 const MAX_BYTES: u64 = 64 * 1024;

@@ -230,3 +230,21 @@ fn a_queued_task_shows_what_keeps_its_pod_from_its_start() {
     board.apply(&started("extract", 2_800));
     assert!(!line(&board).contains(why), "{}", line(&board));
 }
+
+#[test]
+fn what_a_task_says_of_its_end_moves_no_cursor_and_keeps_its_colours_to_itself() {
+    use TaskState::{Failed, Running};
+
+    let mut board = board(&["extract"]);
+    let said = "a\u{1b}[2J\u{1b}[31mb\rc\u{1b}]0;title\u{7}d\u{202e}";
+    board.apply(&task_change(0, "extract", Some(Running), Some(Failed)).because(said));
+    let colored = Size {
+        has_colors: true,
+        ..SCREEN
+    };
+    let line = board.render(at(1_000), colored).remove(1);
+    assert!(line.ends_with("  ab cd"), "{line:?}");
+    // Colour of the state, and its end.
+    assert!(!line.contains("[31mb") && !line.contains("[2J"), "{line:?}");
+    assert!(!line.contains(['\r', '\u{7}', '\u{202e}']), "{line:?}");
+}

@@ -7,12 +7,11 @@ use longshore_tasks::events::LoggedEvent;
 use super::{
     super::{
         print::{Detail, columns, fields},
-        printable::one_line,
         table::{NONE, Table, instant, or_none, since, took},
     },
     view::{Action, Entry},
 };
-use crate::progress::age;
+use crate::{printable::one_line, progress::age};
 
 pub(super) fn name(action: &Action) -> String {
     action.name.clone()
@@ -30,7 +29,7 @@ pub(super) fn table(actions: &[Action], now: Timestamp, detail: Detail) -> Table
             phase(action),
             action.attempt.to_string(),
             since(action.created_at, now),
-            reason(action),
+            action.waits_for.clone().unwrap_or_else(|| reason(action)),
         ];
         let full = [
             action.namespace.clone(),

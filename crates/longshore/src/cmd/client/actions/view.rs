@@ -11,6 +11,8 @@ use longshore_tasks::{catalog::CatalogCacheStatus, events::LoggedEvent};
 use serde::Serialize;
 use serde_json::Value;
 
+use super::waiting;
+
 /// A TaskAction, short. Field names are an interface.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
@@ -31,7 +33,8 @@ pub(super) struct Action {
     /// The number of the attempt, from 1.
     pub(super) attempt: u32,
     pub(super) system_failures: u32,
-    /// What the action waits for; only in the view of a single action that waits.
+    /// What the action waits for: in a list, as far as its status says who holds it; in the view of a single action also
+    /// what the rest of the cluster says.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) waits_for: Option<String>,
     /// What the cache did for the action, as `CACHE_HIT`; absent where the action is not cached.
@@ -89,6 +92,8 @@ impl Action {
             .or(last)
             .or_else(|| progressing.map(|progressing| &progressing.message))
             .filter(|message| !message.is_empty());
+        let waits = !is_over || is_deleting(object);
+        let waits_for = waiting::held(object).filter(|_| waits).map(str::to_owned);
         let (namespace, name) = (text("namespace"), text("name"));
         let attempt = status.attempts.max(1);
         let paths = Paths::of_action(&namespace, &name, &spec, attempt);
@@ -98,7 +103,7 @@ impl Action {
         Self {
             namespace,
             name,
-            waits_for: None,
+            waits_for,
             cache_status: cache.map(|it| it.as_str_name()),
             inputs: (!spec.input_uri.is_empty()).then_some(paths.input),
             outputs: has_data.then_some(paths.output_prefix),

@@ -79,7 +79,7 @@ fn its_end(object: &Value, around: &Around) -> String {
 }
 
 /// What its executor says of who holds it.
-fn held(object: &Value) -> Option<&str> {
+pub(super) fn held(object: &Value) -> Option<&str> {
     let conditions = object["status"]["conditions"].as_array()?;
     let held = conditions
         .iter()

@@ -6,7 +6,7 @@ use futures::{Stream, StreamExt};
 use kube::runtime::{WatchStreamExt, watcher};
 
 use super::{
-    super::{follow::Subject, print as printed, printable::one_line},
+    super::{follow::Subject, print as printed},
     cluster::{self, Actions, ClusterArgs},
     print,
     view::Action,
@@ -16,6 +16,7 @@ use crate::{
     error::{CliError, render},
     exit::Exit,
     output,
+    printable::one_line,
 };
 
 /// Follows an action until it is over, and prints how it ended.

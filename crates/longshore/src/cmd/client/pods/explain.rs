@@ -9,10 +9,8 @@ use longshore_podops::{
     standing::{Blocker, BlockerKind, Phase},
 };
 
-use super::{
-    super::{printable::one_line, table::since},
-    view::PodView,
-};
+use super::{super::table::since, view::PodView};
+use crate::printable::one_line;
 
 /// The sentences, and last what is next.
 pub(super) fn text(pod: &PodView, now: Timestamp) -> String {

@@ -64,6 +64,24 @@ fn lists_are_tables() {
 }
 
 #[test]
+fn a_list_says_who_holds_an_action_whose_phase_says_nothing() {
+    let mut held = new();
+    let at = "2026-11-21T01:00:41Z";
+    let said = "s3://b/o/a0/1/error.pb cannot be read: AccessDenied";
+    held["status"] = json!({
+        "conditions": [
+            {"type": "Progressing", "status": "True", "reason": "Executing", "message": "", "lastTransitionTime": at},
+            {"type": "Waiting", "status": "True", "reason": "Refused", "message": said, "lastTransitionTime": at},
+        ],
+        "phaseHistory": [{"phase": "Executing", "occurredAt": at, "message": ""}],
+    });
+    let listed = |object: &Value| table(&[Action::of(object)], now(), Detail::Short).render();
+    assert!(listed(&held).contains(said), "{}", listed(&held));
+    held["status"]["conditions"][1]["status"] = "False".into();
+    assert!(!listed(&held).contains(said), "{}", listed(&held));
+}
+
+#[test]
 fn an_action_is_fields_and_its_history() {
     assert_eq!(
         text(&Action::of(&failed()), now()),

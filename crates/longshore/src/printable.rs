@@ -1,4 +1,4 @@
-//! Text of tasks and users for a terminal, without control characters that move the cursor or change the window title.
+//! Text of tasks, users and other servers for a terminal, without control characters that move the cursor or change the window title.
 
 /// The characters at which a terminal may begin a line.
 const BREAKS: [char; 8] = [
@@ -7,19 +7,30 @@ const BREAKS: [char; 8] = [
 
 /// The text without control characters and escape sequences, except colours and tabs, and without controls of the
 /// direction of text.
-pub(super) fn printable(text: &str) -> String {
+pub(crate) fn printable(text: &str) -> String {
     clean(text, is_color)
 }
 
 /// The text for a single line: breaks and tabs become spaces, and colours are left out, because a
 /// colour could hide the rest of the line.
-pub(super) fn one_line(text: &str) -> String {
+pub(crate) fn one_line(text: &str) -> String {
     clean(&text.replace("\r\n", " ").replace(BREAKS, " "), |_| false)
+}
+
+/// The text for several lines: each as [`one_line`] has it.
+pub(crate) fn lines(text: &str) -> String {
+    let lines: Vec<String> = text.split('\n').map(line_of).collect();
+    lines.join("\n")
+}
+
+/// One of several lines, which the ends of lines of other systems do not leave a space behind.
+fn line_of(line: &str) -> String {
+    one_line(line.strip_suffix('\r').unwrap_or(line))
 }
 
 /// Whether a character changes the direction of the text after it: then a person reads another order than the program
 /// has written.
-pub(in crate::cmd) fn is_direction(c: char) -> bool {
+pub(crate) fn is_direction(c: char) -> bool {
     matches!(
         c,
         '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}'
@@ -116,6 +127,17 @@ mod tests {
             ("a\u{1b}[8mb\u{1b}[0m\u{1b}[2Jc", "abc"),
         ] {
             assert_eq!(one_line(text), expected, "{text:?}");
+        }
+        for (text, expected) in [
+            ("", ""),
+            ("a\n b\r\n\nc\n", "a\n b\n\nc\n"),
+            (
+                "a\rb\n\u{1b}[31mc\u{1b}]52;c;aGk=\u{7}\td\u{202e}",
+                "a b\nc d",
+            ),
+            ("\u{1b}]0;a\nb\u{7}c", "\nbc"),
+        ] {
+            assert_eq!(lines(text), expected, "{text:?}");
         }
         let controls = ('\u{202a}'..='\u{202e}')
             .chain('\u{2066}'..='\u{2069}')
