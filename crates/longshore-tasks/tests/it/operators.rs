@@ -213,7 +213,7 @@ async fn install(client: &Client, kind: Resource) {
 
 /// Installs one kind where it is missing, and plays its operator in this namespace to the end of the test. Nothing else
 /// is there, and no garbage collector.
-pub(crate) async fn start_one(kind: &str, place: &Place, seen: &Seen) {
+pub(crate) async fn start_one(kind: &str, place: &Place, seen: &MadeObjects) {
     let kind = kinds().into_iter().find(|it| it.kind == kind).unwrap();
     install(&place.client(), kind).await;
     let objects: Api<DynamicObject> =
