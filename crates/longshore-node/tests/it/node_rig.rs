@@ -243,10 +243,20 @@ impl Drop for Rig {
 }
 
 impl RunningNode {
+    /// Of the only container of the pod.
     pub(crate) async fn log(&self, pod: &str, options: LogOptions) -> String {
+        self.log_of(pod, None, options).await
+    }
+
+    pub(crate) async fn log_of(
+        &self,
+        pod: &str,
+        container: Option<&str>,
+        options: LogOptions,
+    ) -> String {
         let stream = self
             .node
-            .logs("default", pod, None, &options)
+            .logs("default", pod, container, &options)
             .await
             .expect("a log");
         let pieces: Vec<_> = stream.try_collect().await.expect("reads");
