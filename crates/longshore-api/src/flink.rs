@@ -66,6 +66,9 @@ pub const LABEL_JOB_REFERENCE_KIND: &str = "job-reference.kind";
 /// Label of a FlinkStateSnapshot: the name of the resource that runs its job.
 pub const LABEL_JOB_REFERENCE_NAME: &str = "job-reference.name";
 
+/// Annotation of the JobManager's Deployment: which attempt to start the cluster made it. The status of the FlinkDeployment
+/// names the attempt that counts; a Deployment of another one is deleted.
+pub const ANNOTATION_ATTEMPT: &str = "longshore.dev/flink-attempt";
 /// Annotation of a FlinkStateSnapshot that the operator made: what it was made for. Its creation, when it is repeated, knows
 /// it again.
 pub const ANNOTATION_SNAPSHOT_OCCASION: &str = "longshore.dev/flink-snapshot";

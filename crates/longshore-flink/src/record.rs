@@ -1,0 +1,98 @@
+//! What a plan records, and why a decision fails.
+
+use std::{fmt, sync::Arc};
+
+use longshore_core::{Never, ObjectRef, Plan};
+use longshore_flink_core::{
+    conf::{InvalidOption, effective::EffectiveError},
+    resources::ResourceError,
+    status::{ErrorType, UnreadableSpec},
+};
+use serde_json::Value;
+
+use crate::rest::RestQuestion;
+
+/// The plan of a controller of this crate.
+pub type FlinkPlan = Plan<Record, Never, RestQuestion>;
+
+/// A status to be written, and the object that it was decided upon.
+#[derive(Clone, PartialEq)]
+pub struct Record {
+    /// The object.
+    pub target: ObjectRef,
+    /// The object as it was decided upon.
+    pub seen: Arc<Value>,
+    /// The whole status.
+    pub status: Value,
+}
+
+/// The object itself is long, and is in the log of the API server.
+impl fmt::Debug for Record {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Record")
+            .field("target", &self.target)
+            .field("status", &self.status)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Why nothing can be decided about a resource. A user has to change something.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum Trouble {
+    /// The status does not say what runs.
+    #[error(transparent)]
+    Status(#[from] UnreadableSpec),
+    /// A value that its option cannot have.
+    #[error("{error}: {why}", error = .0, why = .0.why)]
+    Option(#[from] InvalidOption),
+    /// The spec gives no configuration.
+    #[error(transparent)]
+    Effective(#[from] EffectiveError),
+    /// The configuration gives no cluster.
+    #[error(transparent)]
+    Resource(#[from] ResourceError),
+    /// The health in the status cannot be read.
+    #[error(transparent)]
+    Health(#[from] longshore_flink_core::health::UnreadableHealth),
+    /// A JobManager of that name belongs to another resource.
+    #[error(
+        "the Deployment {name} exists and belongs to another resource: expected an owner reference to this \
+         FlinkDeployment; delete the Deployment, or rename the FlinkDeployment"
+    )]
+    Foreign {
+        /// The name of the Deployment.
+        name: String,
+    },
+    /// The state that a job has to start from is not known or not there.
+    #[error("{message}")]
+    NoState {
+        /// What is missing, for people.
+        message: String,
+        /// The reason of the Event.
+        reason: &'static str,
+    },
+}
+
+impl Trouble {
+    /// What the error of the status says that it is.
+    pub(crate) const fn kind(&self) -> ErrorType {
+        match self {
+            Self::NoState { .. } => ErrorType::UpgradeFailure,
+            Self::Effective(_) | Self::Resource(_) | Self::Option(_) => ErrorType::Validation,
+            Self::Status(_) | Self::Health(_) | Self::Foreign { .. } => ErrorType::Reconciliation,
+        }
+    }
+
+    /// The reason of the Event.
+    pub(crate) const fn reason(&self) -> &'static str {
+        match self {
+            Self::NoState { reason, .. } => reason,
+            Self::Effective(_)
+            | Self::Resource(_)
+            | Self::Option(_)
+            | Self::Status(_)
+            | Self::Health(_)
+            | Self::Foreign { .. } => longshore_api::flink::REASON_ERROR,
+        }
+    }
+}
