@@ -9,9 +9,6 @@
 //!
 //! # What is missing
 //! * Nothing of the program starts these controllers yet.
-//! * The story of a session job breaks four laws in 173 worlds and is played undisturbed only. The other stories hold in the
-//!   share of the cases that every test run plays; nobody has played all of them, so the tests are not among the modules
-//!   `laws` of the longer runs.
 //! * The JobManager's REST API over TLS; jars of session jobs from anywhere but HTTP and HTTPS, and with headers.
 //! * The Ingress of a cluster, and `podTemplate` configuration files of the operator itself.
 //! * In-place scaling, the autoscaler, standalone mode and blue/green deployments. A FlinkDeployment that asks for one of

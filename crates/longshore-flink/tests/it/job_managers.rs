@@ -68,6 +68,7 @@ enum Operation {
     UnderWay,
     Savepoint(String),
     Checkpoint(i64),
+    Failed,
 }
 
 /// Whether a job may start without state.
@@ -206,23 +207,35 @@ impl JobManagers {
                 kind,
                 stops,
             } => {
-                let Some((_, path)) = state.save(cluster, job, *kind) else {
-                    return;
-                };
-                let outcome = match kind {
-                    Kind::Savepoint => Operation::Savepoint(path),
-                    Kind::Checkpoint => {
+                let saved = state.save(cluster, job, *kind);
+                let outcome = match (saved, kind) {
+                    // A job that is over takes no savepoint.
+                    (None, _) => Operation::Failed,
+                    (Some((_, path)), Kind::Savepoint) => Operation::Savepoint(path),
+                    (Some(_), Kind::Checkpoint) => {
                         let id = state.job(cluster, job).map_or(0, |it| it.n_snapshots);
                         Operation::Checkpoint(id)
                     }
                 };
-                if *stops && let Some(job) = state.job(cluster, job) {
+                let is_saved = !matches!(outcome, Operation::Failed);
+                if *stops
+                    && is_saved
+                    && let Some(job) = state.job(cluster, job)
+                {
                     job.state = "FINISHED";
                 }
                 if let Some(cluster) = state.clusters.get_mut(cluster) {
                     cluster.operations.insert(trigger.clone(), outcome);
                 }
             }
+        }
+    }
+
+    /// The JobManagers forget operations that are over.
+    pub(crate) fn forget(&self) {
+        for cluster in self.lock().clusters.values_mut() {
+            let operations = &mut cluster.operations;
+            operations.retain(|_, it| matches!(it, Operation::UnderWay));
         }
     }
 
@@ -412,6 +425,10 @@ fn progress(operation: &Operation) -> Value {
         Operation::Savepoint(path) => {
             json!({"status": {"id": "COMPLETED"}, "operation": {"location": path}})
         }
+        Operation::Failed => json!({
+            "status": {"id": "COMPLETED"},
+            "operation": {"failure-cause": {"class": "X", "stack-trace": "X: no job"}},
+        }),
         Operation::Checkpoint(id) => {
             json!({"status": {"id": "COMPLETED"}, "operation": {"checkpointId": id}})
         }

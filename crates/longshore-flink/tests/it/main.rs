@@ -7,6 +7,6 @@
 )]
 
 mod job_managers;
+mod laws;
 mod stories;
-mod survival;
 mod world;

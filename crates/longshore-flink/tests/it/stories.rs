@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use crate::world::World;
 
 /// A story.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Story {
     pub(crate) name: &'static str,
     pub(crate) people: People,
@@ -23,6 +23,8 @@ pub(crate) enum People {
     Create,
     /// They change its image once it runs.
     Upgrade,
+    /// They change its image, and its JobManager forgets what it has done.
+    UpgradeForgotten,
     /// They suspend it, and resume it.
     SuspendAndResume,
     /// They delete it.
@@ -41,6 +43,11 @@ pub(crate) const CREATED: Story = Story {
 pub(crate) const SAVEPOINT_UPGRADE: Story = Story {
     name: "an upgrade with a savepoint",
     people: People::Upgrade,
+    mode: "savepoint",
+};
+pub(crate) const FORGOTTEN: Story = Story {
+    name: "an upgrade whose savepoint the JobManager forgets",
+    people: People::UpgradeForgotten,
     mode: "savepoint",
 };
 pub(crate) const LAST_STATE_UPGRADE: Story = Story {
@@ -74,9 +81,10 @@ pub(crate) const SESSION_JOB: Story = Story {
     mode: "savepoint",
 };
 
-pub(crate) const ALL: [Story; 8] = [
+pub(crate) const ALL: [Story; 9] = [
     CREATED,
     SAVEPOINT_UPGRADE,
+    FORGOTTEN,
     LAST_STATE_UPGRADE,
     STATELESS_UPGRADE,
     SUSPENDED,
@@ -108,6 +116,14 @@ impl Story {
         tokio::time::sleep(Duration::from_secs(2)).await;
         match self.people {
             People::Create | People::SessionJob => {}
+            People::UpgradeForgotten => {
+                let patch = json!({"spec": {"image": "flink:new"}});
+                world.change(FLINK_DEPLOYMENT, "a", &patch).await;
+                for _ in 0..600 {
+                    world.job_managers.forget();
+                    tokio::time::sleep(Duration::from_millis(200)).await;
+                }
+            }
             People::Upgrade => {
                 let patch = json!({"spec": {"image": "flink:new"}});
                 world.change(FLINK_DEPLOYMENT, "a", &patch).await;

@@ -61,18 +61,18 @@ pub(super) fn owned<'a>(case: &Case<'a>) -> Result<Option<&'a JobManager>, Troub
 /// Observes the Deployment of a cluster that is to run.
 pub(super) fn observe(case: &Case<'_>, draft: &mut Deciding<'_>) -> Result<Reach, Trouble> {
     let Some(job_manager) = owned(case)? else {
-        missing(draft);
+        missing(case, draft);
         return Ok(Reach::Closed);
     };
     if job_manager.is_deleting {
-        job::lose_sight(draft);
+        lose_sight(case, draft);
         draft.look_after(DELETION_AGAIN);
         return Ok(Reach::Closed);
     }
     if job_manager.n_available > 0 {
         return Ok(Reach::Open);
     }
-    job::lose_sight(draft);
+    lose_sight(case, draft);
     let failed = case.pods.iter().find_map(|pod| pod.failure.clone());
     let failed = failed.or_else(|| {
         let message = job_manager.failure.clone()?;
@@ -89,14 +89,21 @@ pub(super) fn observe(case: &Case<'_>, draft: &mut Deciding<'_>) -> Result<Reach
     Ok(Reach::Closed)
 }
 
-fn missing(draft: &mut Deciding<'_>) {
+/// Nothing is known of the job any more. A session cluster has none.
+fn lose_sight(case: &Case<'_>, draft: &mut Deciding<'_>) {
+    if case.wanted.job.is_some() {
+        job::lose_sight(draft);
+    }
+}
+
+fn missing(case: &Case<'_>, draft: &mut Deciding<'_>) {
     let before = draft.status.job_manager_deployment_status;
     draft.status.job_manager_deployment_status = JobManagerStatus::Missing;
     // A cancellation of a job that is gone never ends.
     if draft.common().job_status.state == Some(JobState::Cancelling) {
         draft.status.common.job_status.state = Some(JobState::Reconciling);
     }
-    job::lose_sight(draft);
+    lose_sight(case, draft);
     let was_there = match before {
         JobManagerStatus::Missing | JobManagerStatus::Error => false,
         JobManagerStatus::Ready
