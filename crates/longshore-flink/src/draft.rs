@@ -17,7 +17,8 @@ use serde::Serialize;
 use serde_json::Value;
 
 use crate::{
-    record::{FlinkPlan, Record, Trouble},
+    record::{FlinkPlan, OTHERS_AGAIN, Record, Trouble, announced},
+    resource::FlinkResource,
     rest::{Heard, RestAnswer, RestCall, RestQuestion},
     settings::Wording,
 };
@@ -78,6 +79,34 @@ pub(crate) struct Subject<'a> {
     pub(crate) heard: &'a Heard,
     pub(crate) wording: &'a Wording,
     pub(crate) now: Timestamp,
+}
+
+impl<'a> Subject<'a> {
+    pub(crate) fn of<S, T>(
+        resource: &'a FlinkResource<S, T>,
+        heard: &'a Heard,
+        wording: &'a Wording,
+        now: Timestamp,
+    ) -> Self {
+        Self {
+            target: &resource.target,
+            seen: &resource.seen,
+            heard,
+            wording,
+            now,
+        }
+    }
+}
+
+/// The plan where nothing can be decided: the status says why.
+pub(crate) fn told<S: Settle>(of: Subject<'_>, status: S, trouble: &Trouble) -> FlinkPlan {
+    let message = trouble.to_string();
+    let mut draft = Draft::new(of, status, None);
+    draft.fail(trouble.kind(), trouble.reason(), &message);
+    draft.look_after(OTHERS_AGAIN);
+    let plan = draft.finish();
+    // The status itself may be what cannot be read.
+    plan.unwrap_or_else(|_| announced(of.target, &message))
 }
 
 pub(crate) struct Draft<'a, S> {

@@ -8,6 +8,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 use longshore_api::flink::{
     REASON_CHECKPOINT_NOT_FOUND, REASON_ERROR, REASON_JOB_STATUS_CHANGED, REASON_MISSING,
+    REASON_SPEC_CHANGED, REASON_SUSPENDED,
 };
 use longshore_core::EventType;
 use longshore_flink_core::{
@@ -15,7 +16,7 @@ use longshore_flink_core::{
     status::{
         Cause, CommonStatus, ErrorType, JOB_NOT_FOUND, JobState, ReconciliationState, error_report,
     },
-    upgrade::{CheckpointAge, CheckpointTimes, LastSnapshot},
+    upgrade::{CheckpointAge, CheckpointTimes, LastSnapshot, Suspend},
 };
 
 use crate::{
@@ -27,6 +28,30 @@ use crate::{
 
 /// From one request to cancel a job to the next, while the job does not end.
 const CANCEL_AGAIN: Duration = Duration::from_secs(10);
+
+/// The spec, its job restored in this way.
+pub(crate) fn restored_by<S: Spec>(spec: &S, mode: UpgradeMode) -> S {
+    let mut spec = spec.clone();
+    if let Some(job) = spec.job_mut() {
+        job.upgrade_mode = mode;
+    }
+    spec
+}
+
+/// Events about an upgrade that begins.
+pub(crate) fn announce_upgrade<S: RunsJob>(
+    draft: &mut Draft<'_, S>,
+    changes: Option<String>,
+    suspend: Suspend,
+) {
+    if let Some(changes) = changes {
+        draft.announce(EventType::Normal, REASON_SPEC_CHANGED, changes);
+    }
+    if suspend != Suspend::Noop {
+        let note = "Suspending existing deployment.";
+        draft.announce(EventType::Normal, REASON_SUSPENDED, note);
+    }
+}
 
 /// What came of a look at a job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

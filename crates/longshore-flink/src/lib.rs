@@ -20,12 +20,15 @@
 //! * Propagation other than foreground for the deletion of a cluster, and canaries.
 //! * Webhooks, metrics of upstream's names, rules of access.
 
+mod caches;
+mod controller;
 pub mod deployment;
 mod draft;
 mod error;
 mod job;
 mod kinds;
 mod record;
+mod resource;
 pub mod rest;
 mod service;
 pub mod session_job;
@@ -38,4 +41,5 @@ pub use kinds::{
     DEPLOYMENT, FLINK_DEPLOYMENT, FLINK_SESSION_JOB, FLINK_STATE_SNAPSHOT, FlinkKey, SERVICE,
 };
 pub use record::{FlinkPlan, Record};
+pub use resource::FlinkResource;
 pub use service::{FlinkOperator, FlinkOptions};

@@ -1,8 +1,9 @@
 //! What a plan records, and why a decision fails.
 
-use std::{fmt, sync::Arc};
+use std::{fmt, sync::Arc, time::Duration};
 
-use longshore_core::{Never, ObjectRef, Plan};
+use longshore_api::flink::REASON_ERROR;
+use longshore_core::{Action, Announcement, EventType, Never, ObjectRef, Plan};
 use longshore_flink_core::{
     conf::{InvalidOption, effective::EffectiveError},
     resources::ResourceError,
@@ -14,6 +15,23 @@ use crate::rest::RestQuestion;
 
 /// The plan of a controller of this crate.
 pub type FlinkPlan = Plan<Record, Never, RestQuestion>;
+
+/// When a round looks again after something could not be seen.
+pub(crate) const LOOK_AGAIN: Duration = Duration::from_secs(1);
+/// When a round looks again at what only others can change.
+pub(crate) const OTHERS_AGAIN: Duration = Duration::from_mins(1);
+
+/// Nothing but an Event: the resource cannot be read, or its status cannot be written.
+pub(crate) fn announced(about: &ObjectRef, message: &str) -> FlinkPlan {
+    let mut plan = FlinkPlan::after(OTHERS_AGAIN);
+    plan.actions.push(Action::Announce(Announcement {
+        regarding: about.clone(),
+        event_type: EventType::Warning,
+        reason: REASON_ERROR,
+        note: message.to_owned(),
+    }));
+    plan
+}
 
 /// A status to be written, and the object that it was decided upon.
 #[derive(Clone, PartialEq)]
@@ -92,7 +110,7 @@ impl Trouble {
             | Self::Option(_)
             | Self::Status(_)
             | Self::Health(_)
-            | Self::Foreign { .. } => longshore_api::flink::REASON_ERROR,
+            | Self::Foreign { .. } => REASON_ERROR,
         }
     }
 }

@@ -10,13 +10,15 @@ use longshore_api::flink::{
 use longshore_core::Resource;
 use longshore_flink_core::conf::layers::OperatorConfig;
 use longshore_kit::{
-    Applier, Clock, Controller, Gate, Kind, Metrics, Namespaces, Router, Runner, Update, Wiring,
+    Applier, Clock, Gate, Kind, Metrics, Namespaces, Router, Runner, Update, Wiring,
 };
 use longshore_outbound::{Boundaries, OutboundError, Permit};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    deployment::{Deployments, observe::Caches},
+    caches::Caches,
+    controller::{FlinkKind, KindController, Reads},
+    deployment::Deployments,
     kinds::{DEPLOYMENT, FLINK_DEPLOYMENT, FLINK_SESSION_JOB, FLINK_STATE_SNAPSHOT, FlinkKey},
     rest::{self, HttpTransport, Transport},
     session_job::SessionJobs,
@@ -152,32 +154,18 @@ impl FlinkOperator {
         let wiring = wiring(&client, self.options.namespaces.clone(), &caches);
         let applier = Applier::new(client, "flink", wiring.feeds())
             .with_metrics(self.options.metrics.clone());
-        let operator = &self.options.operator;
-        let deployments = Deployments {
-            caches: caches.clone(),
-            operator: Arc::clone(operator),
-            transport: Arc::clone(&transport),
-            applier: applier.clone(),
-        };
-        let session_jobs = SessionJobs {
-            caches: caches.clone(),
-            operator: Arc::clone(operator),
-            transport: Arc::clone(&transport),
-            applier: applier.clone(),
-        };
-        let snapshots = Snapshots {
+        let reads = Reads {
             caches,
-            operator: Arc::clone(operator),
-            transport,
-            applier: applier.clone(),
+            operator: Arc::clone(&self.options.operator),
         };
+        let around = (reads, transport, applier);
         let mut router = Router::default();
         let of_deployments = router.keys(Due::deployment);
         let of_session_jobs = router.keys(Due::session_job);
         let of_snapshots = router.keys(Due::snapshot);
-        let deployments = self.runner(deployments, applier.clone());
-        let session_jobs = self.runner(session_jobs, applier.clone());
-        let snapshots = self.runner(snapshots, applier);
+        let deployments = self.runner::<Deployments>(&around);
+        let session_jobs = self.runner::<SessionJobs>(&around);
+        let snapshots = self.runner::<Snapshots>(&around);
         tokio::join!(
             deployments.run(of_deployments, shutdown.clone()),
             session_jobs.run(of_session_jobs, shutdown.clone()),
@@ -197,11 +185,19 @@ impl FlinkOperator {
         Ok(Arc::new(transport))
     }
 
-    fn runner<C: Controller>(&self, controller: C, applier: Applier) -> Runner<C> {
-        Runner::new(Arc::new(controller), applier, Arc::clone(&self.clock))
-            .gated_by(self.gate.clone())
-            .asking(rest::limits())
-            .concurrency(self.options.concurrency)
+    fn runner<K: FlinkKind>(
+        &self,
+        (reads, transport, applier): &(Reads, Arc<dyn Transport>, Applier),
+    ) -> Runner<KindController<K>> {
+        let controller = KindController::new(reads.clone(), Arc::clone(transport), applier.clone());
+        Runner::new(
+            Arc::new(controller),
+            applier.clone(),
+            Arc::clone(&self.clock),
+        )
+        .gated_by(self.gate.clone())
+        .asking(rest::limits())
+        .concurrency(self.options.concurrency)
     }
 }
 

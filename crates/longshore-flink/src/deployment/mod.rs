@@ -10,12 +10,12 @@
 //! 5. The Deployment of this attempt is seen: the objects that accompany it are created, and the status records that the
 //!    spec is deployed.
 
-pub(crate) mod controller;
+mod controller;
 mod decide;
 pub(crate) mod model;
-pub(crate) mod observe;
+mod observe;
 mod status;
 
-pub use controller::Deployments;
+pub(crate) use controller::Deployments;
 pub use decide::decide;
 pub use model::{Desired, HaConfigMap, JobManager, JobManagerPod, Observed, SnapshotResource};

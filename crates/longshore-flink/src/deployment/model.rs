@@ -5,15 +5,12 @@ use std::sync::Arc;
 use jiff::Timestamp;
 use longshore_api::flink::{
     ANNOTATION_ATTEMPT, ANNOTATION_GENERATION, COMPONENT_AUTOSCALER, FINALIZER_DEPLOYMENT,
-    KIND_DEPLOYMENT, LABEL_APP, LABEL_COMPONENT, LABEL_JOB_REFERENCE_KIND,
-    LABEL_JOB_REFERENCE_NAME, LABEL_SNAPSHOT_STATE, LABEL_SNAPSHOT_TRIGGER_TYPE,
-    LABEL_SNAPSHOT_TYPE,
+    LABEL_APP, LABEL_COMPONENT, LABEL_JOB_REFERENCE_KIND, LABEL_JOB_REFERENCE_NAME,
+    LABEL_SNAPSHOT_STATE, LABEL_SNAPSHOT_TRIGGER_TYPE, LABEL_SNAPSHOT_TYPE,
 };
 use longshore_core::{ObjectRef, Resource, Seen};
 use longshore_flink_core::{
-    conf::layers::OperatorConfig,
-    spec::{FlinkDeploymentSpec, read_spec},
-    status::{FlinkDeploymentStatus, read_status},
+    conf::layers::OperatorConfig, spec::FlinkDeploymentSpec, status::FlinkDeploymentStatus,
     upgrade::PodStart,
 };
 use longshore_k8s::metadata::{condition, is_deleting};
@@ -22,6 +19,7 @@ use serde_json::Value;
 
 use crate::{
     kinds::{DEPLOYMENT, FLINK_DEPLOYMENT, FLINK_STATE_SNAPSHOT},
+    resource::{FlinkResource, instant, label, reference},
     rest::Heard,
 };
 
@@ -59,41 +57,20 @@ pub struct Observed {
 }
 
 /// A FlinkDeployment.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Desired {
-    /// The object.
-    pub target: ObjectRef,
-    /// The object as it was read.
-    pub seen: Arc<Value>,
-    /// The generation of the spec.
-    pub generation: i64,
-    /// When the object was created.
-    pub created_at: Timestamp,
-    /// Whether the object is being deleted.
-    pub is_deleting: bool,
-    /// Whether the finalizer of this controller is there.
-    pub has_finalizer: bool,
-    /// The spec, or why it cannot be read.
-    pub spec: Result<FlinkDeploymentSpec, String>,
-    /// The status, or why it cannot be read.
-    pub status: Result<FlinkDeploymentStatus, String>,
-}
+pub type Desired = FlinkResource<FlinkDeploymentSpec, FlinkDeploymentStatus>;
 
 impl Desired {
     /// Reads a FlinkDeployment.
     pub fn of(object: Value) -> Self {
-        let spec = read_spec(KIND_DEPLOYMENT, object.get("spec"));
-        let status = read_status(KIND_DEPLOYMENT, object.get("status"));
-        Self {
-            target: reference(FLINK_DEPLOYMENT, &object),
-            generation: object["metadata"]["generation"].as_i64().unwrap_or(1),
-            created_at: instant(&object["metadata"]["creationTimestamp"]),
-            is_deleting: is_deleting(&object),
-            has_finalizer: has_finalizer(&object, FINALIZER_DEPLOYMENT),
-            spec: spec.map_err(|error| longshore_core::error::chain(&error)),
-            status: status.map_err(|error| longshore_core::error::chain(&error)),
-            seen: Arc::new(object),
-        }
+        Self::read(object, FLINK_DEPLOYMENT, FINALIZER_DEPLOYMENT)
+    }
+
+    /// The spec of what runs, or is to.
+    pub(crate) fn running(&self) -> Option<FlinkDeploymentSpec> {
+        let status = self.status.as_ref().ok();
+        let deployed = status.and_then(|it| it.common.deployed().ok().flatten());
+        let deployed = deployed.map(|it| it.spec);
+        deployed.or_else(|| self.spec.clone().ok())
     }
 }
 
@@ -299,32 +276,6 @@ impl SnapshotResource {
             is_deleting: is_deleting(object),
         }
     }
-}
-
-/// The address of an object that was read.
-pub(crate) fn reference(resource: Resource, object: &Value) -> ObjectRef {
-    let text = |field: &str| object["metadata"][field].as_str();
-    ObjectRef {
-        resource,
-        namespace: text("namespace").unwrap_or_default().to_owned(),
-        name: text("name").unwrap_or_default().to_owned(),
-        uid: text("uid").map(str::to_owned),
-    }
-}
-
-pub(crate) fn label<'o>(object: &'o Value, key: &str) -> Option<&'o str> {
-    object["metadata"]["labels"][key].as_str()
-}
-
-pub(crate) fn instant(text: &Value) -> Timestamp {
-    let instant = text.as_str().and_then(|text| text.parse().ok());
-    instant.unwrap_or(Timestamp::UNIX_EPOCH)
-}
-
-/// Whether this finalizer of an object is there.
-pub(crate) fn has_finalizer(object: &Value, finalizer: &str) -> bool {
-    let finalizers = object["metadata"]["finalizers"].as_array();
-    finalizers.is_some_and(|it| it.iter().any(|it| it == finalizer))
 }
 
 /// Reads an object out of a cache: nothing of it is held but what is read.

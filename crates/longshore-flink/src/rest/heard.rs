@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use longshore_core::{Asked, Incarnation, Question as _, QuestionId};
+use longshore_core::{Asked, Incarnation, Question as _, QuestionId, Seen};
 use longshore_kit::Answers;
 
 use super::{RestAnswer, RestQuestion};
@@ -12,13 +12,12 @@ use super::{RestAnswer, RestQuestion};
 pub struct Heard(BTreeMap<QuestionId, Asked<RestAnswer>>);
 
 impl Heard {
-    /// What was asked about this incarnation.
-    pub fn of(answers: &Answers<RestQuestion>, incarnation: &Incarnation) -> Self {
-        let all = answers.all(incarnation);
-        Self(
-            all.map(|(question, asked)| (question.id(), asked))
-                .collect(),
-        )
+    /// What was asked about this incarnation; nothing where it is not known.
+    pub fn of(answers: &Answers<RestQuestion>, incarnation: &Seen<Incarnation>) -> Self {
+        let all = incarnation.present().map(|it| answers.all(it));
+        let all = all.into_iter().flatten();
+        all.map(|(question, asked)| (question.id(), asked))
+            .collect()
     }
 
     /// How far a question is.

@@ -13,7 +13,7 @@ mod transport;
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use longshore_core::Question;
+use longshore_core::{ObjectRef, Question};
 use longshore_flink_core::{
     conf::operator::{CheckpointType, SavepointFormatType},
     status::JobState,
@@ -25,6 +25,11 @@ pub use self::{
     request::{HttpBody, HttpRequest},
     transport::{HttpAnswer, HttpTransport, Transport, ask},
 };
+
+/// Host and port of the JobManager's REST Service of a cluster.
+pub(crate) fn address(cluster: &ObjectRef, port: i32) -> String {
+    format!("{}-rest.{}:{port}", cluster.name, cluster.namespace)
+}
 
 /// A question to the JobManager at an address.
 #[derive(Clone, Debug, PartialEq)]

@@ -1,81 +1,40 @@
 //! The controller of FlinkSessionJobs.
 
-use std::sync::Arc;
-
 use jiff::Timestamp;
-use longshore_core::{AskError, Incarnation, Never, Seen};
-use longshore_flink_core::conf::layers::OperatorConfig;
-use longshore_kit::{Answers, Applier, Controller};
+use longshore_core::{Incarnation, Seen};
+use longshore_kit::Answers;
 
 use super::{decide, model::Observed, observe};
 use crate::{
-    deployment::{controller::write, observe::Caches},
-    error::FlinkError,
+    controller::{FlinkKind, Reads},
     kinds::FlinkKey,
-    record::{FlinkPlan, Record},
-    rest::{self, RestAnswer, RestQuestion, Transport},
+    record::FlinkPlan,
+    rest::RestQuestion,
 };
 
 /// Decides about FlinkSessionJobs.
 #[derive(Debug)]
-pub struct SessionJobs {
-    pub(crate) caches: Caches,
-    pub(crate) operator: Arc<OperatorConfig>,
-    pub(crate) transport: Arc<dyn Transport>,
-    pub(crate) applier: Applier,
-}
+pub(crate) struct SessionJobs;
 
-impl Controller for SessionJobs {
-    type Key = FlinkKey;
+impl FlinkKind for SessionJobs {
     type Observed = Observed;
-    type Status = Record;
-    type Effect = Never;
-    type Question = RestQuestion;
-    type Error = FlinkError;
 
-    fn name(&self) -> &'static str {
-        "flink.sessionjobs"
-    }
+    const NAME: &'static str = "flink.sessionjobs";
 
-    fn group<'a>(&self, key: &'a FlinkKey) -> &'a str {
-        &key.namespace
-    }
-
-    async fn observe(
-        &self,
+    fn observe(
+        reads: &Reads,
         key: &FlinkKey,
         now: Timestamp,
         answers: &Answers<RestQuestion>,
-    ) -> Result<Observed, FlinkError> {
-        let observed = observe::assemble(&self.caches, &self.operator, key, now, answers);
-        observed.map_err(|source| FlinkError::Unreadable {
-            key: key.clone(),
-            source,
-        })
+    ) -> serde_json::Result<Observed> {
+        observe::observe(reads, key, now, answers)
     }
 
-    fn incarnation(&self, observed: &Observed) -> Seen<Incarnation> {
+    fn incarnation(observed: &Observed) -> Seen<Incarnation> {
         observe::incarnation(observed)
     }
 
-    fn decide(&self, observed: &Observed) -> FlinkPlan {
+    fn decide(observed: &Observed) -> FlinkPlan {
         decide(observed)
-    }
-
-    async fn persist(&self, key: &FlinkKey, record: &Record) -> Result<(), FlinkError> {
-        write(&self.applier, key, record).await
-    }
-
-    async fn call(&self, _: &FlinkKey, effect: &Never) -> Result<(), FlinkError> {
-        match *effect {}
-    }
-
-    async fn ask(
-        &self,
-        _: &FlinkKey,
-        question: &RestQuestion,
-        _: usize,
-    ) -> Result<RestAnswer, AskError> {
-        rest::ask(&*self.transport, question).await
     }
 }

@@ -10,7 +10,6 @@ mod model;
 mod observe;
 mod status;
 
-pub use controller::SessionJobs;
+pub(crate) use controller::SessionJobs;
 pub use decide::decide;
 pub use model::{Desired, Observed};
-pub(crate) use observe::load;

@@ -4,10 +4,10 @@ use std::{sync::Arc, time::Duration};
 
 use jiff::Timestamp;
 use longshore_api::flink::{
-    FINALIZER_STATE_SNAPSHOT, REASON_CHECKPOINT_ERROR, REASON_CLEANUP_FAILED, REASON_ERROR,
+    FINALIZER_STATE_SNAPSHOT, REASON_CHECKPOINT_ERROR, REASON_CLEANUP_FAILED,
     REASON_SAVEPOINT_ERROR, REASON_SNAPSHOT_ABANDONED, REASON_VALIDATION_ERROR,
 };
-use longshore_core::{Action, Announcement, EventType, Patch, PatchKind, Seen};
+use longshore_core::{Action, EventType, Patch, PatchKind, Seen};
 use longshore_flink_core::{
     conf::operator::SavepointFormatType,
     spec::{FlinkStateSnapshotSpec, SavepointFormat, SavepointSpec},
@@ -19,16 +19,12 @@ use serde_json::json;
 use super::model::{Job, Observed, Wanted};
 use crate::{
     draft::{Draft, Reply, Subject},
-    record::{FlinkPlan, Trouble},
+    record::{FlinkPlan, LOOK_AGAIN, OTHERS_AGAIN, Trouble, announced},
     rest::{Operation, RestAnswer, RestCall, Trigger},
     settings::Wording,
     stop::{self, Sent, trigger_id},
 };
 
-/// When a round looks again after something could not be seen.
-const LOOK_AGAIN: Duration = Duration::from_secs(1);
-/// When a round looks again at what only others can change.
-const OTHERS_AGAIN: Duration = Duration::from_mins(1);
 /// From a failure to the next try, which doubles from one to the next.
 const RETRY: Duration = Duration::from_secs(10);
 /// The longest time between two tries.
@@ -55,36 +51,18 @@ pub fn decide(observed: &Observed) -> FlinkPlan {
     }
     let (spec, status) = match (&wanted.spec, &wanted.status) {
         (Ok(spec), Ok(status)) => (spec, status.clone()),
-        (Err(message), _) | (_, Err(message)) => return announced(wanted, message),
+        (Err(message), _) | (_, Err(message)) => return announced(&wanted.target, message),
     };
     let wording = Wording::of(&observed.operator);
-    let of = Subject {
-        target: &wanted.target,
-        seen: &wanted.seen,
-        heard: &observed.heard,
-        wording: &wording,
-        now: observed.now,
-    };
+    let of = Subject::of(wanted, &observed.heard, &wording, observed.now);
     let job = observed.job.present();
     let case = Case { wanted, spec, job };
     let mut draft = Draft::new(of, status, job.map(|job| job.address.clone()));
     let decided = go(&case, &mut draft);
     match decided.and_then(|()| draft.finish()) {
         Ok(plan) => plan,
-        Err(trouble) => announced(wanted, &trouble.to_string()),
+        Err(trouble) => announced(&wanted.target, &trouble.to_string()),
     }
-}
-
-/// Nothing but an Event: the resource cannot be read.
-fn announced(wanted: &Wanted, message: &str) -> FlinkPlan {
-    let mut plan = FlinkPlan::after(OTHERS_AGAIN);
-    plan.actions.push(Action::Announce(Announcement {
-        regarding: wanted.target.clone(),
-        event_type: EventType::Warning,
-        reason: REASON_ERROR,
-        note: message.to_owned(),
-    }));
-    plan
 }
 
 fn go(case: &Case<'_>, draft: &mut Deciding<'_>) -> Result<(), Trouble> {
@@ -308,7 +286,7 @@ fn failed(case: &Case<'_>, draft: &mut Deciding<'_>, message: &str) {
 fn label(case: &Case<'_>, draft: &mut Deciding<'_>) -> Result<(), Trouble> {
     let reference = case.spec.job_reference.as_ref();
     let reference = reference.and_then(|it| Some((it.kind?, it.name.as_deref()?)));
-    let trigger = case.wanted.trigger.as_deref();
+    let trigger = case.wanted.trigger();
     let state = draft.status.state;
     let labels = snapshot_labels(case.spec, trigger, Some(state), reference);
     let there = &case.wanted.seen["metadata"]["labels"];

@@ -7,9 +7,10 @@ mod controller;
 mod decide;
 pub(crate) mod due;
 mod model;
+mod observe;
 mod resource;
 mod status;
 
-pub use controller::Snapshots;
+pub(crate) use controller::Snapshots;
 pub use decide::decide;
 pub use model::{Job, Observed, Wanted};

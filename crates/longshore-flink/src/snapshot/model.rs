@@ -3,24 +3,21 @@
 use std::sync::Arc;
 
 use jiff::Timestamp;
-use longshore_api::flink::{
-    FINALIZER_STATE_SNAPSHOT, KIND_STATE_SNAPSHOT, LABEL_SNAPSHOT_TRIGGER_TYPE,
-};
-use longshore_core::{ObjectRef, Seen};
+use longshore_api::flink::{FINALIZER_STATE_SNAPSHOT, LABEL_SNAPSHOT_TRIGGER_TYPE};
+use longshore_core::Seen;
 use longshore_flink_core::{
     conf::{
         layers::OperatorConfig,
         operator::{CheckpointType, SavepointFormatType},
     },
-    spec::{FlinkStateSnapshotSpec, FlinkVersion, read_spec},
-    status::{FlinkStateSnapshotStatus, JobState, read_status},
+    spec::{FlinkStateSnapshotSpec, FlinkVersion},
+    status::{FlinkStateSnapshotStatus, JobState},
 };
-use longshore_k8s::metadata::is_deleting;
 use serde_json::Value;
 
 use crate::{
-    deployment::model::{has_finalizer, instant, label, reference},
     kinds::FLINK_STATE_SNAPSHOT,
+    resource::{FlinkResource, label},
     rest::Heard,
 };
 
@@ -40,44 +37,17 @@ pub struct Observed {
 }
 
 /// A FlinkStateSnapshot.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Wanted {
-    /// The object.
-    pub target: ObjectRef,
-    /// The object as it was read.
-    pub seen: Arc<Value>,
-    /// The generation of the spec.
-    pub generation: i64,
-    /// When the object was created.
-    pub created_at: Timestamp,
-    /// Whether the object is being deleted.
-    pub is_deleting: bool,
-    /// Whether the finalizer of this controller is there.
-    pub has_finalizer: bool,
-    /// What triggered it, where a label says so.
-    pub trigger: Option<String>,
-    /// The spec, or why it cannot be read.
-    pub spec: Result<FlinkStateSnapshotSpec, String>,
-    /// The status, or why it cannot be read.
-    pub status: Result<FlinkStateSnapshotStatus, String>,
-}
+pub type Wanted = FlinkResource<FlinkStateSnapshotSpec, FlinkStateSnapshotStatus>;
 
 impl Wanted {
     /// Reads a FlinkStateSnapshot.
     pub fn of(object: Value) -> Self {
-        let spec = read_spec(KIND_STATE_SNAPSHOT, object.get("spec"));
-        let status = read_status(KIND_STATE_SNAPSHOT, object.get("status"));
-        Self {
-            target: reference(FLINK_STATE_SNAPSHOT, &object),
-            generation: object["metadata"]["generation"].as_i64().unwrap_or(1),
-            created_at: instant(&object["metadata"]["creationTimestamp"]),
-            is_deleting: is_deleting(&object),
-            has_finalizer: has_finalizer(&object, FINALIZER_STATE_SNAPSHOT),
-            trigger: label(&object, LABEL_SNAPSHOT_TRIGGER_TYPE).map(str::to_owned),
-            spec: spec.map_err(|error| longshore_core::error::chain(&error)),
-            status: status.map_err(|error| longshore_core::error::chain(&error)),
-            seen: Arc::new(object),
-        }
+        Self::read(object, FLINK_STATE_SNAPSHOT, FINALIZER_STATE_SNAPSHOT)
+    }
+
+    /// What triggered the snapshot, where a label says so.
+    pub(crate) fn trigger(&self) -> Option<&str> {
+        label(&self.seen, LABEL_SNAPSHOT_TRIGGER_TYPE)
     }
 }
 

@@ -23,7 +23,9 @@ use crate::{
     deployment::model::{
         Desired, HaConfigMap, JobManager, JobManagerPod, Observed, SnapshotResource,
     },
+    job,
     record::Trouble,
+    rest,
     settings::Settings,
 };
 
@@ -108,11 +110,7 @@ impl<'a> Case<'a> {
     /// Host and port of the JobManager's REST Service, while there is a JobManager.
     pub(super) fn address(&self) -> Option<String> {
         self.job_manager?;
-        let (name, namespace) = (self.name(), self.namespace());
-        Some(format!(
-            "{name}-rest.{namespace}:{}",
-            self.settings.rest_port
-        ))
+        Some(rest::address(&self.desired.target, self.settings.rest_port))
     }
 
     /// What the wanted spec changes.
@@ -144,11 +142,7 @@ impl<'a> Case<'a> {
 
     /// The wanted spec, restored in this way.
     pub(super) fn wanted_by(&self, mode: UpgradeMode) -> FlinkDeploymentSpec {
-        let mut spec = self.wanted.clone();
-        if let Some(job) = spec.job_mut() {
-            job.upgrade_mode = mode;
-        }
-        spec
+        job::restored_by(&self.wanted, mode)
     }
 
     pub(super) fn target<'s>(

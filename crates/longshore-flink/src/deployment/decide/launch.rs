@@ -29,6 +29,7 @@ use crate::{
         model::{HaConfigMap, JobManager},
         status,
     },
+    job,
     kinds::{DEPLOYMENT, SERVICE},
     record::Trouble,
 };
@@ -387,10 +388,7 @@ pub(super) fn suspend(
     spec: &FlinkDeploymentSpec,
     mode: UpgradeMode,
 ) -> Result<(), Trouble> {
-    let mut spec = spec.clone();
-    if let Some(job) = spec.job_mut() {
-        job.upgrade_mode = mode;
-    }
+    let spec = job::restored_by(spec, mode);
     let target = case.target(&spec);
     let common = if case.wanted_state() == DesiredState::Suspended {
         draft.common().after_deployment(&target)?

@@ -12,13 +12,11 @@ mod snapshots;
 mod tests;
 mod upgrade;
 
-use std::time::Duration;
-
 use longshore_api::flink::{
     CONDITION_UNSUPPORTED, FINALIZER_DEPLOYMENT, REASON_UNSUPPORTED, REASON_UNSUPPORTED_VERSION,
     REASON_VALIDATION_ERROR,
 };
-use longshore_core::{Action, Announcement, EventType, Seen};
+use longshore_core::{Action, EventType, Seen};
 use longshore_flink_core::{
     spec::{DeploymentMode, DesiredState},
     status::{ErrorType, FlinkDeploymentStatus, ReconciliationState},
@@ -27,15 +25,10 @@ use longshore_flink_core::{
 use self::case::Case;
 use super::model::{Desired, Observed};
 use crate::{
-    draft::{Draft, Subject},
-    record::{FlinkPlan, Trouble},
+    draft::{Draft, Subject, told},
+    record::{FlinkPlan, LOOK_AGAIN, Trouble, announced},
     settings::Wording,
 };
-
-/// When a round looks again after something could not be seen.
-const LOOK_AGAIN: Duration = Duration::from_secs(1);
-/// When a round looks again after a user has to change something.
-const TROUBLE_AGAIN: Duration = Duration::from_mins(1);
 
 type Deciding<'a> = Draft<'a, FlinkDeploymentStatus>;
 
@@ -55,42 +48,13 @@ pub fn decide(observed: &Observed) -> FlinkPlan {
         return FlinkPlan::after(LOOK_AGAIN);
     }
     let wording = Wording::of(&observed.operator);
-    let of = Subject {
-        target: &desired.target,
-        seen: &desired.seen,
-        heard: &observed.heard,
-        wording: &wording,
-        now: observed.now,
-    };
+    let of = Subject::of(desired, &observed.heard, &wording, observed.now);
     let status = match &desired.status {
         Ok(status) => status.clone(),
-        Err(message) => return announced(desired, message),
+        Err(message) => return announced(&desired.target, message),
     };
     let decided = decide_present(observed, desired, of, status.clone());
-    let trouble = match decided {
-        Ok(plan) => return plan,
-        Err(trouble) => trouble,
-    };
-    let message = trouble.to_string();
-    let mut draft = Draft::new(of, status, None);
-    draft.fail(trouble.kind(), trouble.reason(), &message);
-    draft.look_after(TROUBLE_AGAIN);
-    // The status itself may be what cannot be read.
-    draft
-        .finish()
-        .unwrap_or_else(|_| announced(desired, &message))
-}
-
-/// Nothing but an Event: the status cannot be written.
-fn announced(desired: &Desired, message: &str) -> FlinkPlan {
-    let mut plan = FlinkPlan::after(TROUBLE_AGAIN);
-    plan.actions.push(Action::Announce(Announcement {
-        regarding: desired.target.clone(),
-        event_type: EventType::Warning,
-        reason: longshore_api::flink::REASON_ERROR,
-        note: message.to_owned(),
-    }));
-    plan
+    decided.unwrap_or_else(|trouble| told(of, status, &trouble))
 }
 
 fn decide_present(

@@ -1,9 +1,6 @@
 //! Stops a job for another spec: steps 1 and 2 of [the module above](super::super).
 
-use longshore_api::flink::{
-    REASON_SAVEPOINT_ERROR, REASON_SPEC_CHANGED, REASON_SUSPENDED, REASON_UPGRADE_FAILED,
-};
-use longshore_core::EventType;
+use longshore_api::flink::{REASON_SAVEPOINT_ERROR, REASON_UPGRADE_FAILED};
 use longshore_flink_core::{
     conf::{FlinkConfig, operator},
     diff::DiffType,
@@ -75,7 +72,7 @@ pub(super) fn go(case: &Case<'_>, draft: &mut Deciding<'_>) -> Result<(), Troubl
     let changes =
         diff.map(|diff| format!("{kind} change(s) detected ({diff}), starting reconciliation."));
     if kind == DiffType::SavepointRedeploy {
-        tell(draft, changes, Suspend::Stateless);
+        job::announce_upgrade(draft, changes, Suspend::Stateless);
         redeploy_from(case, draft);
         return launch::suspend(case, draft, &case.wanted, UpgradeMode::Savepoint);
     }
@@ -103,17 +100,6 @@ pub(super) fn go(case: &Case<'_>, draft: &mut Deciding<'_>) -> Result<(), Troubl
     }
 }
 
-/// Events about an upgrade that begins.
-fn tell(draft: &mut Deciding<'_>, changes: Option<String>, suspend: Suspend) {
-    if let Some(changes) = changes {
-        draft.announce(EventType::Normal, REASON_SPEC_CHANGED, changes);
-    }
-    if suspend != Suspend::Noop {
-        let note = "Suspending existing deployment.";
-        draft.announce(EventType::Normal, REASON_SUSPENDED, note);
-    }
-}
-
 /// What `initialSavepointPath` names is restored next.
 pub(super) fn redeploy_from(case: &Case<'_>, draft: &mut Deciding<'_>) {
     let job = case.wanted.job();
@@ -136,11 +122,11 @@ fn take(
                 draft.look_after(wait);
                 return Ok(());
             }
-            tell(draft, changes, way.suspend());
+            job::announce_upgrade(draft, changes, way.suspend());
             goes_on(case, draft).map(|_| ())
         }
         Way::Cancel => {
-            tell(draft, changes, way.suspend());
+            job::announce_upgrade(draft, changes, way.suspend());
             let common = draft
                 .common()
                 .cancelling::<FlinkDeploymentSpec>(way.restore())?;
@@ -153,7 +139,7 @@ fn take(
             Ok(())
         }
         Way::Stateless | Way::StatelessEnded | Way::Ended | Way::HaMetadata | Way::Unstarted => {
-            tell(draft, changes, way.suspend());
+            job::announce_upgrade(draft, changes, way.suspend());
             if way == Way::Unstarted {
                 draft.status.common.job_status.state = Some(JobState::Failed);
             }

@@ -18,7 +18,9 @@ use longshore_flink_core::{
 
 use crate::{
     deployment::{self, SnapshotResource},
+    job,
     record::Trouble,
+    rest,
     session_job::model::{Desired, Observed},
     settings::Settings,
 };
@@ -55,7 +57,7 @@ impl<'a> Case<'a> {
         let reconciled = status.common.reconciled::<FlinkSessionJobSpec>()?;
         let last = reconciled.as_ref().map(|it| &it.spec);
         let cluster = observed.cluster.present().map(Arc::as_ref);
-        let cluster_spec = cluster.and_then(running);
+        let cluster_spec = cluster.and_then(deployment::Desired::running);
         let base = cluster_config(observed, cluster, cluster_spec.as_ref())?;
         let valid = validated(
             observed,
@@ -97,12 +99,8 @@ impl<'a> Case<'a> {
 
     /// Host and port of the JobManager's REST Service, while it serves.
     pub(super) fn address(&self) -> Option<String> {
-        let target = &self.cluster?.target;
-        let (name, namespace) = (&target.name, &target.namespace);
-        Some(format!(
-            "{name}-rest.{namespace}:{}",
-            self.settings.rest_port
-        ))
+        let cluster = &self.cluster?.target;
+        Some(rest::address(cluster, self.settings.rest_port))
     }
 
     /// What the wanted spec changes.
@@ -139,11 +137,7 @@ impl<'a> Case<'a> {
 
     /// The wanted spec, restored in this way.
     pub(super) fn wanted_by(&self, mode: UpgradeMode) -> FlinkSessionJobSpec {
-        let mut spec = self.wanted.clone();
-        if let Some(job) = spec.job_mut() {
-            job.upgrade_mode = mode;
-        }
-        spec
+        job::restored_by(&self.wanted, mode)
     }
 
     pub(super) fn target<'s>(
@@ -162,15 +156,6 @@ impl<'a> Case<'a> {
 fn serves(cluster: &deployment::Desired) -> bool {
     let status = cluster.status.as_ref();
     status.is_ok_and(|it| it.job_manager_deployment_status == JobManagerStatus::Ready)
-}
-
-/// What runs of a session cluster, or is to.
-fn running(cluster: &deployment::Desired) -> Option<FlinkDeploymentSpec> {
-    let status = cluster.status.as_ref().ok();
-    let deployed = status.and_then(|it| it.common.deployed::<FlinkDeploymentSpec>().ok().flatten());
-    deployed
-        .map(|it| it.spec)
-        .or_else(|| cluster.spec.clone().ok())
 }
 
 fn cluster_config(

@@ -7,10 +7,8 @@ mod submit;
 #[cfg(test)]
 mod tests;
 
-use std::time::Duration;
-
-use longshore_api::flink::{FINALIZER_SESSION_JOB, REASON_ERROR, REASON_VALIDATION_ERROR};
-use longshore_core::{Action, Announcement, EventType, Seen};
+use longshore_api::flink::{FINALIZER_SESSION_JOB, REASON_VALIDATION_ERROR};
+use longshore_core::{Action, Seen};
 use longshore_flink_core::{
     spec::{DesiredState, Spec},
     status::{ErrorType, FlinkSessionJobStatus, ReconciliationState},
@@ -19,15 +17,10 @@ use longshore_flink_core::{
 use self::case::Case;
 use super::model::{Desired, Observed};
 use crate::{
-    draft::{Draft, Subject},
-    record::{FlinkPlan, Trouble},
+    draft::{Draft, Subject, told},
+    record::{FlinkPlan, LOOK_AGAIN, OTHERS_AGAIN, Trouble, announced},
     settings::Wording,
 };
-
-/// When a round looks again after something could not be seen.
-const LOOK_AGAIN: Duration = Duration::from_secs(1);
-/// When a round looks again after a user has to change something.
-const TROUBLE_AGAIN: Duration = Duration::from_mins(1);
 
 type Deciding<'a> = Draft<'a, FlinkSessionJobStatus>;
 
@@ -41,41 +34,14 @@ pub fn decide(observed: &Observed) -> FlinkPlan {
     if observed.cluster.is_unknown() || observed.snapshots.is_unknown() {
         return FlinkPlan::after(LOOK_AGAIN);
     }
+    let wording = Wording::of(&observed.operator);
+    let of = Subject::of(desired, &observed.heard, &wording, observed.now);
     let status = match &desired.status {
         Ok(status) => status.clone(),
-        Err(message) => return announced(desired, message),
+        Err(message) => return announced(&desired.target, message),
     };
-    let wording = Wording::of(&observed.operator);
-    let of = Subject {
-        target: &desired.target,
-        seen: &desired.seen,
-        heard: &observed.heard,
-        wording: &wording,
-        now: observed.now,
-    };
-    let trouble = match decide_present(observed, desired, of, status.clone()) {
-        Ok(plan) => return plan,
-        Err(trouble) => trouble,
-    };
-    let message = trouble.to_string();
-    let mut draft = Draft::new(of, status, None);
-    draft.fail(trouble.kind(), trouble.reason(), &message);
-    draft.look_after(TROUBLE_AGAIN);
-    draft
-        .finish()
-        .unwrap_or_else(|_| announced(desired, &message))
-}
-
-/// Nothing but an Event: the status cannot be written.
-fn announced(desired: &Desired, message: &str) -> FlinkPlan {
-    let mut plan = FlinkPlan::after(TROUBLE_AGAIN);
-    plan.actions.push(Action::Announce(Announcement {
-        regarding: desired.target.clone(),
-        event_type: EventType::Warning,
-        reason: REASON_ERROR,
-        note: message.to_owned(),
-    }));
-    plan
+    let decided = decide_present(observed, desired, of, status.clone());
+    decided.unwrap_or_else(|trouble| told(of, status, &trouble))
 }
 
 fn decide_present(
@@ -93,7 +59,7 @@ fn decide_present(
                 draft.push(remove_finalizer(desired));
             } else {
                 draft.fail(ErrorType::Validation, REASON_VALIDATION_ERROR, &invalid);
-                draft.look_after(TROUBLE_AGAIN);
+                draft.look_after(OTHERS_AGAIN);
             }
             return draft.finish();
         }

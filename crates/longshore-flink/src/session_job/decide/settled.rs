@@ -2,18 +2,15 @@
 
 use std::time::Duration;
 
-use longshore_api::flink::{
-    REASON_SAVEPOINT_ERROR, REASON_SPEC_CHANGED, REASON_SUSPENDED, REASON_UPGRADE_FAILED,
-};
-use longshore_core::EventType;
+use longshore_api::flink::{REASON_SAVEPOINT_ERROR, REASON_UPGRADE_FAILED};
 use longshore_flink_core::{
     conf::operator,
     diff::DiffType,
     spec::{DesiredState, FlinkSessionJobSpec, JobKind, Spec, UpgradeMode},
     status::{ErrorType, JobState, ReconciliationState},
     upgrade::{
-        self, Decision, Facts, HaMetadata, LastSnapshot, Options, Runner, Suspend, Switch,
-        VersionChange, Way,
+        self, Decision, Facts, HaMetadata, LastSnapshot, Options, Runner, Switch, VersionChange,
+        Way,
     },
 };
 
@@ -197,16 +194,6 @@ fn upgrade(case: &Case<'_>, draft: &mut Deciding<'_>) -> Result<(), Trouble> {
     }
 }
 
-fn tell(draft: &mut Deciding<'_>, changes: Option<String>, suspend: Suspend) {
-    if let Some(changes) = changes {
-        draft.announce(EventType::Normal, REASON_SPEC_CHANGED, changes);
-    }
-    if suspend != Suspend::Noop {
-        let note = "Suspending existing deployment.";
-        draft.announce(EventType::Normal, REASON_SUSPENDED, note);
-    }
-}
-
 fn take(
     case: &Case<'_>,
     draft: &mut Deciding<'_>,
@@ -220,15 +207,15 @@ fn take(
                 draft.look_after(wait);
                 return Ok(());
             }
-            tell(draft, changes, way.suspend());
+            job::announce_upgrade(draft, changes, way.suspend());
             goes_on(case, draft)
         }
         Way::Cancel | Way::Stateless => {
-            tell(draft, changes, way.suspend());
+            job::announce_upgrade(draft, changes, way.suspend());
             cancel(draft, way.restore())
         }
         Way::StatelessEnded | Way::Ended => {
-            tell(draft, changes, way.suspend());
+            job::announce_upgrade(draft, changes, way.suspend());
             let is_empty = facts.last_snapshot == LastSnapshot::ProvenEmpty;
             let mode = if case.diff_kind() == DiffType::SavepointRedeploy {
                 submit::redeploy_from(case, draft);
