@@ -251,9 +251,16 @@ impl Network {
 
     /// Takes up a pod that shares the network of the machine, and has this address there.
     pub(crate) fn register_on_host(&self, uid: &str, namespace: String, ip: Ipv4Addr) {
-        let mut pods = self.pods();
-        pods.on_host.insert(uid.to_owned(), (namespace, ip));
-        self.changed.notify_one();
+        self.pods().on_host.insert(uid.to_owned(), (namespace, ip));
+        self.relay_again(ip);
+    }
+
+    /// Wakes the relays where an EndpointSlice has the address. Where none has, they are woken when that slice comes.
+    fn relay_again(&self, ip: Ipv4Addr) {
+        let world = self.world.borrow();
+        if world.as_ref().is_some_and(|it| it.leads_to(ip)) {
+            self.changed.notify_one();
+        }
     }
 
     /// A container of the pod runs. The parent of its first process is the shim, which lives as long as the pod and shows
@@ -269,10 +276,11 @@ impl Network {
 
     /// A pod has ended for good: its network is removed, and no Service leads to its address.
     pub(crate) fn forget(&self, uid: &str) {
-        let mut pods = self.pods();
-        if pods.on_host.remove(uid).is_some() {
-            self.changed.notify_one();
+        let on_host = self.pods().on_host.remove(uid);
+        if let Some((_, ip)) = on_host {
+            self.relay_again(ip);
         }
+        let mut pods = self.pods();
         if pods.by_uid.remove(uid).is_some() {
             pods.gone.push(uid.to_owned());
             self.changed.notify_one();

@@ -213,6 +213,12 @@ impl World {
         relays
     }
 
+    /// Whether an EndpointSlice has the address.
+    pub(super) fn leads_to(&self, address: Ipv4Addr) -> bool {
+        let endpoints = self.slices.values().flat_map(|it| &it.endpoints);
+        endpoints.map(|(it, _)| *it).any(|it| it == address)
+    }
+
     fn endpoints(
         &self,
         (namespace, service): &Key,

@@ -191,9 +191,9 @@ fn end_survivor(record: &Record) {
 /// waits for its logs. The directory goes last: as long as it is there, a node that comes back does the rest.
 pub(crate) fn remove(dir: &Path, uid: &str, logs: &[PathBuf]) -> io::Result<()> {
     // Without its records, nobody can tell any more that a directory is a copy either.
-    let is_copy = Record::are_copied(dir).unwrap_or_default();
+    let has_memory = has_memory(dir, uid).unwrap_or(true);
     Record::remove_all(dir)?;
-    if !is_copy {
+    if has_memory {
         longshore_files::remove_tree(&volumes::memory_dir(uid))?;
     }
     for logs in logs {
@@ -202,12 +202,19 @@ pub(crate) fn remove(dir: &Path, uid: &str, logs: &[PathBuf]) -> io::Result<()> 
     longshore_files::remove_tree(dir)
 }
 
-/// Drops what a pod has in the memory of the machine. A copy of its directory has the same place there.
+/// Drops what a pod has in the memory of the machine.
 pub(crate) fn remove_memory(dir: &Path, uid: &str) -> io::Result<()> {
-    if Record::are_copied(dir)? {
-        return Ok(());
+    if has_memory(dir, uid)? {
+        longshore_files::remove_tree(&volumes::memory_dir(uid))?;
     }
-    longshore_files::remove_tree(&volumes::memory_dir(uid))
+    Ok(())
+}
+
+/// Whether a pod has something in the memory of the machine. A copy of its directory has the same place there, and what is
+/// in it is the original's. Records are read only where there is something: most pods end without.
+fn has_memory(dir: &Path, uid: &str) -> io::Result<bool> {
+    let is_there = fs::symlink_metadata(volumes::memory_dir(uid)).is_ok();
+    Ok(is_there && !Record::are_copied(dir)?)
 }
 
 /// Where the socket of a shim is.
