@@ -72,14 +72,14 @@ pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
     }
     let words: Vec<&str> = args.iter().filter_map(|a| a.to_str()).collect();
     if let [first, init, command @ ..] = args.as_slice() {
-        let init = init.to_string_lossy();
-        if first == ARG_ENTER {
+        let streams = match first.to_str() {
+            Some(ARG_ENTER) => Some(Streams::Pipes),
+            Some(ARG_ENTER_TERMINAL) => Some(Streams::Terminal),
+            _ => None,
+        };
+        if let Some(streams) = streams {
             close_inherited();
-            return enter::run(&init, command, Streams::Pipes);
-        }
-        if first == ARG_ENTER_TERMINAL {
-            close_inherited();
-            return enter::run(&init, command, Streams::Terminal);
+            return enter::run(&init.to_string_lossy(), command, streams);
         }
     }
     let result = match words.as_slice() {
