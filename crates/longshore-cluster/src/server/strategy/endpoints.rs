@@ -7,11 +7,13 @@ use std::net::IpAddr;
 
 use serde_json::Value;
 
-use super::pod_rules::{items, label_violations};
+use super::{
+    NO_ADDRESS,
+    pod_rules::{items, label_violations},
+};
 use crate::server::{error::Cause, meta};
 
 const TYPES: &[&str] = &["FQDN", "IPv4", "IPv6"];
-const NO_ADDRESS: &str = "must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)";
 
 /// What is wrong with an object of this kind. What was accepted once may be changed elsewhere.
 pub(super) fn violations(kind: &str, new: &Value, old: Option<&Value>) -> Vec<Cause> {

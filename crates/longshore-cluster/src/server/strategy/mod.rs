@@ -32,6 +32,9 @@ use super::{
 pub(crate) use pod_defaults::set_defaults as set_pod_defaults;
 pub(crate) use services::{Pool, Refusal, allocate};
 
+/// Upstream's complaint about a text that is no IP address.
+const NO_ADDRESS: &str = "must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)";
+
 /// Completes a new object.
 pub(crate) fn prepare_create(resource: &Resource, object: &mut Value) {
     // Nodes register with their status; all others start without one.

@@ -5,7 +5,7 @@ use std::net::IpAddr;
 
 use serde_json::Value;
 
-use super::{pod_rules::items, pod_sysctls};
+use super::{NO_ADDRESS, pod_rules::items, pod_sysctls};
 use crate::server::{error::Cause, meta, names::NameRule};
 
 const OF_SIDECARS: &str = "may not be set for init containers without restartPolicy=Always";
@@ -212,8 +212,8 @@ pub(super) fn of_pod(spec: &Value, path: &str, causes: &mut Vec<Cause>) {
         let field = format!("{path}.hostAliases[{index}]");
         let ip = meta::text(alias, "/ip");
         if ip.parse::<IpAddr>().is_err() {
-            let why = "must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)";
-            causes.push(Cause::invalid(&format!("{field}.ip"), &ip.into(), why));
+            let field = format!("{field}.ip");
+            causes.push(Cause::invalid(&field, &ip.into(), NO_ADDRESS));
         }
         for (index, name) in items(alias, "hostnames").enumerate() {
             let field = format!("{field}.hostnames[{index}]");

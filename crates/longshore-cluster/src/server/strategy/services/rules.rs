@@ -9,7 +9,7 @@ use super::{
     CLUSTER_IP, EXTERNAL_NAME, LOAD_BALANCER, NODE_PORT, is_externally_accessible, is_headless,
     kind, needs_check_port, number, ports, spec_text, texts,
 };
-use crate::server::{error::Cause, meta};
+use crate::server::{error::Cause, meta, strategy::NO_ADDRESS};
 
 const TYPES: &[&str] = &[CLUSTER_IP, EXTERNAL_NAME, LOAD_BALANCER, NODE_PORT];
 const PROTOCOLS: &[&str] = &["SCTP", "TCP", "UDP"];
@@ -20,7 +20,6 @@ const FAMILIES: &[&str] = &["IPv4", "IPv6"];
 const FAMILY_POLICIES: &[&str] = &["PreferDualStack", "RequireDualStack", "SingleStack"];
 /// The longest time for which a client stays with a pod: a day.
 const LONGEST_AFFINITY: i64 = 86_400;
-const NO_ADDRESS: &str = "must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)";
 
 /// Complaints about a Service; `old` is there when it is not a new one.
 pub(in crate::server::strategy) fn violations(new: &Value, old: Option<&Value>) -> Vec<Cause> {
