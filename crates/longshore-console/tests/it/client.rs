@@ -143,7 +143,8 @@ async fn next(changes: &mut Changes) -> String {
 
 #[tokio::test]
 async fn changes_go_on_where_they_were_after_a_lost_connection() {
-    let service = Service::start().await;
+    // Nobody else listens or connects from here: the port stays free while the service is away.
+    let service = Service::with(std::sync::Arc::default(), "127.7.0.1:0").await;
     let mut changes = service.client().changes(&"etl/r3".parse().unwrap());
     assert_eq!(next(&mut changes).await, "ready");
     service.fake.set_state("r2", "queued");
