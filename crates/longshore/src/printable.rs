@@ -1,4 +1,5 @@
-//! Text of tasks, users and other servers for a terminal, without control characters that move the cursor or change the window title.
+//! Text of tasks, users and other servers for a terminal, without control characters that move the cursor or change the
+//! title of the window.
 
 /// The characters at which a terminal may begin a line.
 const BREAKS: [char; 8] = [
