@@ -292,7 +292,7 @@ mod tests {
         for (n_sent, ends, n_read, is_refused) in [
             (3, true, 3, false),
             (5, true, 5, true),
-            // The body goes on after the limit: three pieces are kept until the fourth is too much, then eight are thrown away.
+            // Three pieces are kept until the fourth is too much, eight more are thrown away, and the next is beyond.
             (40, true, 4 + 8 + 1, true),
             // The client stops in its middle.
             (5, false, 5, true),
