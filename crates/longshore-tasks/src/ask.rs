@@ -62,6 +62,16 @@ impl Transport {
         (transport, freed)
     }
 
+    /// Whether outputs are cached, where templates say so.
+    pub(crate) fn is_caching(&self) -> bool {
+        self.caching.is_some()
+    }
+
+    /// Whether somebody receives the events of actions.
+    pub(crate) fn has_event_receiver(&self) -> bool {
+        self.events.is_some()
+    }
+
     /// Asks one question.
     ///
     /// # Errors

@@ -197,9 +197,7 @@ impl Tasks {
             .learning();
         self.config.measures.restart();
         let connectors = self.connectors;
-        let is_caching = self.caching.is_some();
         let (events, sending) = self.events.start();
-        let has_event_receiver = events.is_some();
         let (transport, freed) =
             Transport::new(&self.data, self.caching, &connectors, events, notes.clone());
         let connector = &self.config.plugins.connector;
@@ -226,8 +224,8 @@ impl Tasks {
             plugins: self.plugins,
             config: self.config.plugins,
             data: self.data,
-            is_caching,
-            has_event_receiver,
+            is_caching: transport.is_caching(),
+            has_event_receiver: transport.has_event_receiver(),
             connectors: Arc::clone(&connectors),
             sayings: Sayings::default(),
         };

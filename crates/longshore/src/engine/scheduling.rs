@@ -148,7 +148,9 @@ fn cannot_start(error: StartError) -> CliError {
             expected,
             found,
         },
-        error => CliError::engine("the scheduler", error),
+        error @ (StartError::Store(_) | StartError::Rows(_) | StartError::Api(_)) => {
+            CliError::engine("the scheduler", error)
+        }
     }
 }
 
