@@ -55,6 +55,7 @@ const ALLOWED: [(&str, &[&str]); 29] = [
         "longshore-dags",
         &[
             "longshore-airflow",
+            "longshore-airflow-api",
             "longshore-api",
             "longshore-core",
             "longshore-files",

@@ -8,7 +8,7 @@ use std::{
 
 use jiff::Timestamp;
 use longshore_core::Next;
-use longshore_store::{DocumentHash, RunKey, RunType};
+use longshore_store::{DocumentHash, RunDetails, RunKey, RunType};
 use serde_json::json;
 
 use super::{Catalog, Entry, next_run, restriction, stored_interval, stored_run};
@@ -182,5 +182,6 @@ fn run_of(dag: &Arc<Dag>, dag_hash: DocumentHash, new: schedules::NewRun) -> New
         run_type: RunType::Scheduled,
         logical_date: Some(logical_date),
         conf: json!({}),
+        details: RunDetails::default(),
     }
 }

@@ -5,8 +5,9 @@ use std::{collections::BTreeMap, fmt, sync::Arc, time::Duration};
 use jiff::Timestamp;
 use longshore_core::{Action, Class, Classify, Never, Next, Plan};
 use longshore_kit::{Answers, Controller};
-use longshore_store::{Changes, Run, RunKey, Snapshot, StoreError, TaskInstance};
+use longshore_store::{Changes, Run, RunKey, Snapshot, StoreError, TaskInstance, TaskState};
 use tokio::time::Instant;
+use uuid::Uuid;
 
 use super::{
     board::{ActiveRun, Board, LoadError},
@@ -99,6 +100,7 @@ impl Scheduler {
         facts.extend(record.scheduled.iter().cloned());
         let launched = &self.shared.launched;
         launched.tries_ended(&record.changes.archived);
+        self.forget_workers(&record.changes);
         let (before, ended) = {
             let mut board = self.shared.board_mut();
             let before = Before::of(&record.changes, &board, &facts);
@@ -139,6 +141,21 @@ impl Scheduler {
             .add(record.changes.runs.iter().map(|run| run.key.clone()));
         self.shared.workers.answer(&record.answers);
         self.shared.committed.notify_waiters();
+    }
+
+    /// Nobody waits for heartbeats of tries that do not run any more.
+    fn forget_workers(&self, changes: &Changes) {
+        let archived = changes.archived.iter().map(|it| &it.task_instance);
+        let ended = changes.task_instances.iter().filter(|row| {
+            let runs = matches!(row.state, Some(TaskState::Queued | TaskState::Running));
+            row.airflow.is_some() && !runs
+        });
+        let ids: Vec<Uuid> = ended.chain(archived).map(|row| row.id).collect();
+        if !ids.is_empty() {
+            self.shared.change_heartbeats(|heartbeats| {
+                ids.into_iter().for_each(|id| heartbeats.forget(id))
+            });
+        }
     }
 
     fn publish(&self, changes: impl Iterator<Item = StateChange>) {

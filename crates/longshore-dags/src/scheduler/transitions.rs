@@ -30,6 +30,10 @@ pub enum Cause {
     WorkerStarted,
     /// Its worker said what became of it.
     WorkerReported,
+    /// The worker of a branch said that it is not taken.
+    WorkerSkips,
+    /// It was queued for too long, and its worker had not begun.
+    StuckInQueued,
     /// Its run was interrupted, or its pod stayed behind in another cluster.
     Interrupted,
     /// Its run ended before it did.
@@ -118,6 +122,16 @@ pub const TRANSITIONS: &[Transition] = {
         (Some(UpForReschedule), Some(Skipped), Cause::RunEnded),
         (Some(Deferred), Some(Skipped), Cause::RunEnded),
         (Some(AwaitingInput), Some(Skipped), Cause::RunEnded),
+        (None, Some(Skipped), Cause::WorkerSkips),
+        (Some(Scheduled), Some(Skipped), Cause::WorkerSkips),
+        (Some(Queued), Some(Skipped), Cause::WorkerSkips),
+        (Some(UpForRetry), Some(Skipped), Cause::WorkerSkips),
+        (Some(UpForReschedule), Some(Skipped), Cause::WorkerSkips),
+        (Some(Deferred), Some(Skipped), Cause::WorkerSkips),
+        (Some(AwaitingInput), Some(Skipped), Cause::WorkerSkips),
+        (Some(UpstreamFailed), Some(Skipped), Cause::WorkerSkips),
+        (Some(Queued), Some(Scheduled), Cause::StuckInQueued),
+        (Some(Queued), Some(Failed), Cause::StuckInQueued),
         // A try that was launched restarts: its pod may live. The pod of a success does not.
         (Some(Scheduled), Some(Restarting), Cause::Cleared),
         (Some(Queued), Some(Restarting), Cause::Cleared),

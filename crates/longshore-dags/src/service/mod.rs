@@ -37,7 +37,7 @@ use crate::{
     logs::LogArchive,
     measures::DagMeasures,
     model::{CanonicalError, Launcher},
-    pods::{build::PodConfig, launched::LaunchedPod},
+    pods::{build::PodConfig, launched::LaunchedPod, worker::WorkerPods},
     runs::{controller::Runs, observe},
     scheduler::{
         board::{Board, LoadError},
@@ -56,6 +56,8 @@ pub struct DagsConfig {
     pub limits: Limits,
     /// How pods are built.
     pub pods: PodConfig,
+    /// How the pods of workers are made; `None` where tasks of DAGs from Python cannot run.
+    pub workers: Option<WorkerPods>,
     /// What becomes of pods that have ended.
     pub disposal: Disposal,
     /// Pods created or deleted at the same time; default 32.
@@ -125,7 +127,7 @@ pub enum RequestError {
 
 /// A running scheduler. Dropping it ends its tasks where they are, like a crash: nothing is lost.
 pub struct Dags {
-    shared: Arc<Shared>,
+    pub(crate) shared: Arc<Shared>,
     tasks: Tasks,
     gate: Gate,
     max_task_retry_delay: Duration,
@@ -176,7 +178,7 @@ impl Dags {
             store,
             clock,
             cluster,
-            config.pods.clone(),
+            (config.pods.clone(), config.workers.clone()),
             board,
             catalog,
             config.disposal.keep_failed,

@@ -7,6 +7,8 @@
     reason = "clippy sees as a test only what is in a test function"
 )]
 
+mod desk;
+mod execution;
 mod executor;
 mod failed_pods;
 mod laws;
@@ -16,6 +18,7 @@ mod pending;
 mod plugins;
 mod pools;
 mod real_server;
+mod recorded;
 mod restart;
 mod results;
 mod scale;

@@ -10,6 +10,7 @@ use crate::{
     model::{
         DagVersion, FileKey, Run, RunKey, RunState, TaskInstance, TaskKey, TaskState, WorkerProcess,
     },
+    query,
     store::Store,
     told::XComKey,
 };
@@ -193,7 +194,7 @@ impl AskedStore for Store {
     }
 
     async fn version_row(&self, id: Uuid) -> Result<Option<DagVersion>, StoreError> {
-        self.show(async move |c: &mut Connection| read::version_row(c, id).await)
+        self.show(async move |c: &mut Connection| query::dag_version(c, id).await)
             .await
     }
 

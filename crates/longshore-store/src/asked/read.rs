@@ -64,10 +64,7 @@ pub(super) async fn previous_run(
 }
 
 /// How many runs there are.
-pub(super) async fn count_runs(
-    c: &mut Connection,
-    wanted: &RunsWanted,
-) -> Result<u64, StoreError> {
+pub(super) async fn count_runs(c: &mut Connection, wanted: &RunsWanted) -> Result<u64, StoreError> {
     let mut conditions = Conditions::default();
     conditions.add("dag_id = ?", [free_text(&wanted.dag_id)]);
     conditions.add_any_of("logical_date", instants(&wanted.logical_dates));
@@ -175,16 +172,6 @@ pub(super) async fn latest_run_with_xcom(
     let rows = fetch(c, sql, cells).await?;
     let read = |row: &Row| read_row("a run", || run::read_key(row));
     rows.first().map(read).transpose()
-}
-
-/// A version of a DAG.
-pub(super) async fn version_row(
-    c: &mut Connection,
-    id: Uuid,
-) -> Result<Option<DagVersion>, StoreError> {
-    let id: Cell = id.to_string().into();
-    let rows = fetch(c, "SELECT * FROM dag_version WHERE id = ?", [id]).await?;
-    rows.first().map(airflow::read_dag_version).transpose()
 }
 
 /// The latest version of a DAG.

@@ -23,8 +23,8 @@ use longshore_dags::{
 };
 use longshore_kit::{Clock, Metrics};
 use longshore_store::{
-    Catalog, DocumentHash, ListedRun, RunCursor, RunFilter, RunKey, RunState, RunType, StoreError,
-    TaskFilter, TaskInstance,
+    Catalog, DocumentHash, ListedRun, RunCursor, RunDetails, RunFilter, RunKey, RunState, RunType,
+    StoreError, TaskFilter, TaskInstance,
 };
 use serde_json::Value;
 use tokio::sync::broadcast::{self, error::RecvError};
@@ -269,6 +269,7 @@ impl Control for ServiceControl {
             run_type: RunType::Manual,
             logical_date: Some(trigger.logical_date.unwrap_or(at)),
             conf: Value::Object(trigger.params),
+            details: RunDetails::default(),
         };
         match self.dags.request_run(new).await {
             Ok(_) => self.run(&name).await,
