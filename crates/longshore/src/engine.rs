@@ -45,6 +45,7 @@ pub(crate) mod database;
 mod pools;
 pub(crate) mod scheduling;
 mod watched_store;
+pub(crate) mod workers;
 
 /// The run to be started, and where it runs.
 #[derive(Debug)]
@@ -233,6 +234,8 @@ impl Engine {
             left_runs: LeftRuns::Wait {
                 but: order.resumed(),
             },
+            // Its file is that of a container DAG.
+            workers: None,
         };
         let client = cluster.client("dags", &metrics)?;
         let scheduling = Scheduling::start(client, store, plan, &phases).await?;

@@ -20,6 +20,7 @@ use crate::{
     engine::{
         database::{Database, Rights},
         scheduling::{Scheduling, SchedulingPlan, parallelism},
+        workers::WorkersPlan,
     },
     error::CliError,
     local_cluster::{ClusterPlan, Keeping, Lifetime, LocalCluster},
@@ -113,6 +114,7 @@ impl Service {
         };
         let cluster = LocalCluster::start(&plan, Some(api), &metrics, phases);
         let mut cluster = cluster.await?;
+        let dags_folder = dags_folder(config.dags_folder.as_ref(), data_dir)?;
         let plan = SchedulingPlan {
             data_dir: data_dir.clone(),
             namespace: cluster.namespace().to_owned(),
@@ -122,9 +124,12 @@ impl Service {
             metrics: metrics.clone(),
             measures: counts.measures(),
             left_runs: LeftRuns::GoOn,
+            workers: Some(WorkersPlan {
+                server: Some(format!("http://{address}/execution/")),
+                dags_folder: Some(dags_folder.clone()),
+            }),
         };
-        let scheduling = Scheduling::start(cluster.client("dags"), store, plan, phases).await?;
-        let dags_folder = dags_folder(config.dags_folder.as_ref(), data_dir)?;
+        let mut scheduling = Scheduling::start(cluster.client("dags"), store, plan, phases).await?;
         let client = cluster.client("console");
         let front = Front::start(&scheduling, client, &dags_folder, phases).await?;
 
@@ -137,7 +142,7 @@ impl Service {
         let kubernetes = cluster.serve()?;
         let hosts = Hosts::Known(Vec::new());
         let token = tell_clients(data_dir, &format!("http://{address}"))?;
-        front.serve(listener, token, hosts.clone());
+        front.serve(&mut scheduling, listener, token, hosts.clone());
         counts.follow(&scheduling.dags, front.tasks());
         let (checks, scrape) = (front.checks(), counts.scrape(metrics));
         let stopping = front.tasks().shutdown();
