@@ -13,3 +13,6 @@ pub const ANNOTATION_NODE_IMAGES: &str = "longshore.dev/node-images";
 pub const FINALIZER_CLAIM_DIRECTORY: &str = "longshore.dev/claim-directory";
 /// Reason of an Event of a pod: its image has no entry in the image map, so it runs the programs of the machine.
 pub const REASON_IMAGE_NOT_MAPPED: &str = "ImageNotMapped";
+/// Reason of an Event of a pod: the network of the running pod was gone, and the node has connected the pod again; its open
+/// connections are lost.
+pub const REASON_NETWORK_LOST: &str = "NetworkLost";

@@ -24,7 +24,7 @@ use tower::{
     BoxError, ServiceBuilder, ServiceExt, retry::RetryLayer, service_fn, util::BoxService,
 };
 
-use crate::connections::Connections;
+use crate::connections::{Connections, Server};
 
 /// After this time without a frame of the server the client sends a ping (as client-go does). A
 /// watch may be silent for minutes, and without a ping a dead connection looks the same.
@@ -98,12 +98,18 @@ fn requests(config: &Config, permit: Permit) -> Result<Requests, BoxError> {
         .pool_timer(TokioTimer::new())
         .http2_keep_alive_interval(PING_AFTER)
         .http2_keep_alive_timeout(PING_TIMEOUT);
-    let connect = move || client.build::<_, Body>(connector.clone());
+    let connect = move |server| {
+        let mut client = client.clone();
+        client.http2_only(server == Server::SpeaksHttp2);
+        client.build::<_, Body>(connector.clone())
+    };
     let connections = Arc::new(Connections::new(connect));
     let client = service_fn(move |request: Request<Body>| {
         let (client, stream) = connections.stream();
+        let connections = Arc::clone(&connections);
         async move {
             let answer = client.request(request).await?;
+            connections.answered(answer.version());
             let answer = answer.map(|body| {
                 body.map_frame(move |frame| {
                     let _under_way = &stream;

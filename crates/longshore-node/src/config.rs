@@ -1,11 +1,15 @@
 //! The configuration of a node.
 
-use std::{collections::BTreeMap, ffi::OsString, net::SocketAddr, path::PathBuf};
+use std::{collections::BTreeMap, ffi::OsString, net::SocketAddr, num::NonZeroU64, path::PathBuf};
 
 use crate::{
     images::{ImageMap, UnmappedImages},
     profile::Profile,
 };
+
+/// The default of [`NodeConfig::pod_pids_limit`]: more than a program with many threads needs, and so few that a machine,
+/// which has 32,768 process ids at least, survives some pods that take all of theirs.
+pub const POD_PIDS_LIMIT: Option<NonZeroU64> = NonZeroU64::new(4096);
 
 /// The settings of one process node.
 #[derive(Clone, Debug)]
@@ -36,6 +40,9 @@ pub struct NodeConfig {
     pub profile: Option<Profile>,
     /// The largest number of pods at a time, published as allocatable `pods`.
     pub max_pods: u32,
+    /// How many processes and threads a pod may have at a time, where the node can make cgroups; `None`: as many as the
+    /// machine has. A kubelet's `podPidsLimit`.
+    pub pod_pids_limit: Option<NonZeroU64>,
     /// Further allocatable resources, or other amounts of `cpu` and `memory`, as Kubernetes quantities.
     pub resources: BTreeMap<String, String>,
     /// Further labels of the Node.
@@ -57,7 +64,7 @@ pub struct NodeConfig {
 }
 
 impl NodeConfig {
-    /// The defaults: pods die with the node, 110 pods, twice as many concurrent starts as processors.
+    /// The defaults: pods die with the node, 110 pods of 4,096 processes, twice as many concurrent starts as processors.
     #[must_use]
     pub fn new(
         name: impl Into<String>,
@@ -78,6 +85,7 @@ impl NodeConfig {
             events: EventVolume::Problems,
             profile: None,
             max_pods: 110,
+            pod_pids_limit: POD_PIDS_LIMIT,
             resources: BTreeMap::new(),
             labels: BTreeMap::new(),
             pod_env: Vec::new(),

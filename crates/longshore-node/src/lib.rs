@@ -40,7 +40,9 @@ pub mod streams;
 mod terminal_end;
 mod volumes;
 
-pub use config::{EventVolume, LogsLifetime, MissingClaims, NodeConfig, PodsLifetime};
+pub use config::{
+    EventVolume, LogsLifetime, MissingClaims, NodeConfig, POD_PIDS_LIMIT, PodsLifetime,
+};
 pub use images::{ImageMap, NodeImages, UnmappedImages};
 pub use left_behind::take_successes;
 pub use log_server::{ContainerLogs, LogListener, LogServer};

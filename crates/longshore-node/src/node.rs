@@ -92,8 +92,8 @@ pub(crate) struct Shared {
     pub(crate) shims: ShimForks,
     /// What the node may give to containers.
     pub(crate) powers: Powers,
-    /// Where memory limits can be set, if they can.
-    pub(crate) cgroups: Option<Cgroups>,
+    /// Where limits of memory and processes can be set, if they can.
+    pub(crate) cgroups: Cgroups,
     /// The objects that volumes of running pods show.
     pub(crate) followed: Arc<Followed>,
     /// The ports of the host that pods have taken.
@@ -290,9 +290,7 @@ impl Node {
             allocatable: register::allocatable(&config),
             links: Vec::new(),
         };
-        let cgroups = Cgroups::find()
-            .inspect_err(|why| tracing::info!(%why, "memory limits of containers are not enforced"))
-            .ok();
+        let cgroups = Cgroups::find(config.pod_pids_limit);
         let network = Arc::new(Network::new(config.clone(), profile));
         let shared = Shared {
             powers: Powers::of_this_process(profile),
@@ -326,7 +324,13 @@ impl Node {
     /// Whether memory limits of containers are enforced.
     #[must_use]
     pub fn limits_memory(&self) -> bool {
-        self.shared.cgroups.is_some()
+        self.shared.cgroups.limits_memory()
+    }
+
+    /// Whether the number of processes of pods is limited.
+    #[must_use]
+    pub fn limits_processes(&self) -> bool {
+        self.shared.cgroups.limits_processes()
     }
 
     /// Runs pods until `shutdown`.
@@ -564,7 +568,7 @@ impl Pods {
             }
             let (dir, shared) = (entry.path(), self.shared.clone());
             self.tasks.spawn(async move {
-                if let Err(error) = end_orphan(&shared.config, &dir, &uid).await {
+                if let Err(error) = end_orphan(&shared, &dir, &uid).await {
                     tracing::warn!(uid, %error, "cannot remove what is left of a pod");
                 }
                 (uid, Ended::WithPod)
@@ -573,7 +577,8 @@ impl Pods {
     }
 }
 
-async fn end_orphan(config: &NodeConfig, dir: &Path, uid: &str) -> io::Result<()> {
+async fn end_orphan(shared: &Shared, dir: &Path, uid: &str) -> io::Result<()> {
     left_behind::end_one(dir).await?;
-    directory::remove(dir, uid, &earlier_layout::log_dirs(config, uid))
+    shared.cgroups.forget(uid, []);
+    directory::remove(dir, uid, &earlier_layout::log_dirs(&shared.config, uid))
 }

@@ -32,7 +32,8 @@ pub(crate) struct Transport {
     /// `None` where nothing is cached.
     caching: Option<Caching>,
     connectors: Arc<dyn AskConnectors>,
-    events: Arc<dyn ActionEvents>,
+    /// `None` where nobody receives events.
+    events: Option<Arc<dyn ActionEvents>>,
     facts: Notes<ActionKey, Facts>,
     /// Takes actions that wait no longer for a reservation that another action of this process had.
     freed: mpsc::UnboundedSender<ActionKey>,
@@ -45,7 +46,7 @@ impl Transport {
         data: &Arc<dyn TaskData>,
         caching: Option<Caching>,
         connectors: &Arc<dyn AskConnectors>,
-        events: Arc<dyn ActionEvents>,
+        events: Option<Arc<dyn ActionEvents>>,
         facts: Notes<ActionKey, Facts>,
     ) -> (Self, impl Stream<Item = ActionKey> + Send + use<>) {
         let (freed, mut receiver) = mpsc::unbounded_channel();
@@ -201,8 +202,12 @@ impl Transport {
 
     /// Sends events in their order: the run service keeps the first one of a phase and version.
     async fn report(&self, report: &Arc<Report>) -> Result<TaskAnswer, AskError> {
+        let receiver = self.events.as_ref();
+        let receiver = receiver.ok_or_else(|| {
+            AskError::new(NoAnswer::Refused, "no receiver of events is configured")
+        })?;
         for event in &report.events {
-            let published = self.events.publish(event).await;
+            let published = receiver.publish(event).await;
             published.map_err(|error| AskError::new(NoAnswer::Unreachable, error.to_string()))?;
         }
         Ok(TaskAnswer::Reported(Arc::clone(report)))

@@ -95,32 +95,5 @@ impl Classify for NotPublished {
     }
 }
 
-/// Events go to the log of the process, at its most detailed level.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct LoggedEvents;
-
-#[async_trait]
-impl ActionEvents for LoggedEvents {
-    async fn publish(&self, event: &ActionEvent) -> Result<(), NotPublished> {
-        let ActionEvent {
-            run,
-            action,
-            attempt,
-            phase,
-            version,
-            ..
-        } = event;
-        tracing::debug!(
-            run,
-            action,
-            attempt,
-            phase = phase.as_str_name(),
-            version,
-            "action changed"
-        );
-        Ok(())
-    }
-}
-
 #[cfg(test)]
 mod tests;

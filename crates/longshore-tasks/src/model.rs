@@ -72,6 +72,8 @@ pub struct Action {
     pub children: Children,
     /// The questions about it that are under way, or whose answers wait to be used up.
     pub asked: Vec<QuestionId>,
+    /// Whether somebody receives its events, and acknowledges each before a status says the same.
+    pub has_event_receiver: bool,
     /// What the run service has acknowledged, and no status says yet.
     pub reported: Asked<Arc<Report>>,
     /// The questions about it that have no answer.
@@ -483,6 +485,7 @@ impl Action {
                 abort: None,
             },
             asked: Vec::new(),
+            has_event_receiver: true,
             reported: Asked::NotAsked,
             unanswered: Vec::new(),
             said: Said {

@@ -56,6 +56,8 @@ pub(crate) struct Observer {
     pub(crate) data: Arc<dyn TaskData>,
     /// Whether outputs are cached, where templates say so.
     pub(crate) is_caching: bool,
+    /// Whether somebody receives the events of actions.
+    pub(crate) has_event_receiver: bool,
     pub(crate) connectors: Arc<dyn AskConnectors>,
     /// How many actions have just said what holds them.
     pub(crate) sayings: Sayings,
@@ -178,6 +180,7 @@ impl Observer {
                 action.work = work.unwrap_or_else(Work::Invalid);
             }
             action.asked = answers.ids();
+            action.has_event_receiver = self.has_event_receiver;
             action.reported = answers.reported();
             action.unanswered = answers.unanswered();
         }

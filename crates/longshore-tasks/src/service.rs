@@ -26,7 +26,7 @@ use crate::{
     config::TasksConfig,
     controller::Actions,
     data::{StoredData, TaskData},
-    events::{ActionEvents, BatchLimits, BatchedEvents, EventSink, LoggedEvents},
+    events::{ActionEvents, BatchLimits, BatchedEvents, EventSink},
     facts::Facts,
     kinds::{Kinds, managed},
     model::ActionKey,
@@ -83,30 +83,33 @@ pub struct Tasks {
 /// Where action events go.
 #[derive(Debug)]
 enum EventTarget {
+    Nobody,
     OneByOne(Arc<dyn ActionEvents>),
     InBatches(Arc<dyn EventSink>, BatchLimits),
 }
 
 impl EventTarget {
-    /// The receiver of events, and the work that sends its batches, which ends once the receiver is dropped.
-    fn start(self) -> (Arc<dyn ActionEvents>, BoxFuture<'static, ()>) {
+    /// The receiver of events, if there is one, and the work that sends its batches, which ends once the receiver is
+    /// dropped.
+    fn start(self) -> (Option<Arc<dyn ActionEvents>>, BoxFuture<'static, ()>) {
         match self {
-            Self::OneByOne(events) => (events, ready(()).boxed()),
+            Self::Nobody => (None, ready(()).boxed()),
+            Self::OneByOne(events) => (Some(events), ready(()).boxed()),
             Self::InBatches(sink, limits) => {
                 let (events, sending) = BatchedEvents::new(sink, limits);
-                (Arc::new(events), sending.boxed())
+                (Some(Arc::new(events)), sending.boxed())
             }
         }
     }
 }
 
 impl Tasks {
-    /// An executor that reports to its own log only, and caches nothing.
+    /// An executor that sends action events to nobody, and caches nothing.
     pub fn new(config: TasksConfig, plugins: Arc<dyn Plugins>, clock: Arc<dyn Clock>) -> Self {
         let data = StoredData::new(Arc::clone(&config.storage));
         Self {
             data: Arc::new(data),
-            events: EventTarget::OneByOne(Arc::new(LoggedEvents)),
+            events: EventTarget::Nobody,
             caching: None,
             connectors: Arc::new(NoConnectors),
             config,
@@ -116,7 +119,7 @@ impl Tasks {
         }
     }
 
-    /// Sends action events to `events` instead of the local log.
+    /// Sends action events to `events`.
     #[must_use]
     pub fn with_events(mut self, events: Arc<dyn ActionEvents>) -> Self {
         self.events = EventTarget::OneByOne(events);
@@ -196,6 +199,7 @@ impl Tasks {
         let connectors = self.connectors;
         let is_caching = self.caching.is_some();
         let (events, sending) = self.events.start();
+        let has_event_receiver = events.is_some();
         let (transport, freed) =
             Transport::new(&self.data, self.caching, &connectors, events, notes.clone());
         let connector = &self.config.plugins.connector;
@@ -223,6 +227,7 @@ impl Tasks {
             config: self.config.plugins,
             data: self.data,
             is_caching,
+            has_event_receiver,
             connectors: Arc::clone(&connectors),
             sayings: Sayings::default(),
         };

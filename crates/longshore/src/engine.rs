@@ -3,9 +3,9 @@
 //! The command line hands over an [`Order`] and gets a [`Started`] run, whose state changes it follows to the [`End`].
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     fmt,
-    num::NonZeroU32,
+    num::{NonZeroU32, NonZeroU64},
     path::{Path, PathBuf},
     sync::Arc,
     time::Duration,
@@ -64,8 +64,12 @@ pub(crate) struct Order {
     pub(crate) data_dir: PathBuf,
     /// What the embedded cluster does with pods whose image is not in the image map.
     pub(crate) unmapped_images: UnmappedImages,
+    /// How many processes a pod of the embedded cluster may have.
+    pub(crate) pod_pids_limit: Option<NonZeroU64>,
     /// A cluster of the user's; `None` for the embedded one.
     pub(crate) cluster: Option<RealCluster>,
+    /// Whether the run goes on in another cluster than before, where its unfinished tasks start again.
+    pub(crate) in_other_cluster: bool,
 }
 
 impl Order {
@@ -81,6 +85,12 @@ impl Order {
 /// How long a run that has ended, or was stopped, waits for its pods to go. The next process with
 /// this data directory takes over the pods that are left.
 const RELEASE_LIMIT: Duration = Duration::from_secs(90);
+
+/// After this time, the command says what it waits for.
+const SILENCE_LIMIT: Duration = Duration::from_secs(5);
+
+const MOVED: &str = "the cluster is another one than before: unfinished tasks of runs that are resumed start again here, \
+                     and their pods in the former cluster, if it still exists, run on";
 
 /// What the tasks of a run shared: the outputs.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -149,6 +159,9 @@ pub(crate) async fn start(order: Order) -> Result<Started, CliError> {
     let mut changes = engine.scheduling.dags.changes();
     let has_workspace = order.dag.workspace.is_some();
     tell_of_left_runs(engine.scheduling.dags.left_waiting());
+    if order.cluster.is_some() && engine.scheduling.dags.has_moved() {
+        output::note(MOVED);
+    }
     let run = match order.resumed() {
         Some(key) => engine.resume(&order.dag, key).await?,
         None => engine.request(order.dag, order.params).await?,
@@ -185,6 +198,23 @@ fn tell_of_left_runs(runs: &[RunKey]) {
              `--resume {run_id}` goes on with it"
         ));
     }
+}
+
+/// What a command says that waits for the pods of a run.
+fn waiting_for(tasks: &BTreeSet<String>, logs: &Path) -> String {
+    const SHOWN: usize = 3;
+    let mut names: Vec<&str> = tasks.iter().map(String::as_str).take(SHOWN).collect();
+    let more = format!("{} more", tasks.len().saturating_sub(SHOWN));
+    if tasks.len() > SHOWN {
+        names.push(&more);
+    }
+    format!(
+        "waiting at most {} s for the pods of the run to stop, and for their logs to be stored in {} (is the disk full?): \
+         {}",
+        RELEASE_LIMIT.as_secs(),
+        logs.display(),
+        names.join(", ")
+    )
 }
 
 /// Hands the changes of one run on.
@@ -233,6 +263,8 @@ impl Engine {
             // A command runs what its user names, and nothing that an earlier command was killed at.
             left_runs: LeftRuns::Wait {
                 but: order.resumed(),
+                // The embedded cluster is a new one each time, after all pods of the former one have ended.
+                anywhere: order.cluster.is_none() || order.in_other_cluster,
             },
             // Its file is that of a container DAG.
             workers: None,
@@ -293,7 +325,15 @@ impl Engine {
                 _ = self.scheduling.dags.ended(run) => {}
                 () = stop.cancelled() => self.scheduling.dags.interrupt(run).await,
             }
-            let released = self.scheduling.dags.released(run);
+            let mut released = Box::pin(self.scheduling.dags.released(run));
+            let released = async {
+                let quick = tokio::time::timeout(SILENCE_LIMIT, &mut released).await;
+                if quick.is_err() {
+                    let tasks = self.scheduling.dags.unreleased(run);
+                    output::note(&waiting_for(&tasks, &run_logs(&self.scheduling.logs, run)));
+                    released.await;
+                }
+            };
             if tokio::time::timeout(RELEASE_LIMIT, released).await.is_err() {
                 output::note(
                     "not waiting any longer for pods that are still there: their logs cannot be read, or they do not stop",
@@ -344,4 +384,24 @@ fn task_end(task_instance: TaskInstance, logs: &LogDirectory) -> TaskEnd {
 fn run_logs(logs: &LogDirectory, run: &RunKey) -> PathBuf {
     let file = logs.file(&LogPath::of_try(&run.task("-"), 1));
     file.ancestors().nth(2).unwrap_or(Path::new(".")).to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_command_that_waits_names_some_tasks() {
+        for (n_tasks, expected) in [
+            (1, ": t0"),
+            (3, ": t0, t1, t2"),
+            (5, ": t0, t1, t2, 2 more"),
+        ] {
+            let tasks = (0..n_tasks).map(|n| format!("t{n}")).collect();
+            let said = waiting_for(&tasks, Path::new("/data/logs"));
+            assert!(said.starts_with("waiting at most 90 s "), "{said}");
+            assert!(said.contains(" in /data/logs "), "{said}");
+            assert!(said.ends_with(expected), "{said}");
+        }
+    }
 }

@@ -4,6 +4,7 @@ use std::{
     ffi::OsString,
     io,
     net::{Ipv4Addr, SocketAddrV4},
+    num::NonZeroU64,
     path::{Path, PathBuf},
     sync::Arc,
     time::Duration,
@@ -128,6 +129,8 @@ pub(crate) struct ClusterPlan<'a> {
     pub(crate) keeping: Keeping,
     /// What happens with pods whose image is not in the image map.
     pub(crate) unmapped_images: UnmappedImages,
+    /// How many processes a pod may have.
+    pub(crate) pod_pids_limit: Option<NonZeroU64>,
     /// Whether each pod has a network of its own.
     pub(crate) pod_network: bool,
 }
@@ -309,6 +312,7 @@ fn node_config(
     let mut config = NodeConfig::new("local", root, shim_command()?);
     config.images = images(&plan.data_dir.join("images.yaml"))?;
     config.unmapped_images = plan.unmapped_images;
+    config.pod_pids_limit = plan.pod_pids_limit;
     config.hidden = data_dir::hidden_from_pods(plan.data_dir)?;
     // Ended pods count until they are deleted.
     config.max_pods = plan.parallelism.saturating_mul(2).max(MIN_PODS);

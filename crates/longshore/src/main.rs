@@ -24,6 +24,7 @@ mod logging;
 mod open_files;
 mod output;
 mod panics;
+mod pids_limit;
 mod pod_streams;
 mod printable;
 mod progress;
@@ -32,6 +33,7 @@ mod reference;
 mod service;
 mod signals;
 mod storage_file;
+mod threads;
 mod to_objects;
 mod uninstall;
 

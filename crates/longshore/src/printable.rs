@@ -12,10 +12,15 @@ pub(crate) fn printable(text: &str) -> String {
     clean(text, is_color)
 }
 
+/// The text without control characters and escape sequences, except tabs, and without controls of the direction of text.
+pub(crate) fn plain(text: &str) -> String {
+    clean(text, |_| false)
+}
+
 /// The text for a single line: breaks and tabs become spaces, and colours are left out, because a
 /// colour could hide the rest of the line.
 pub(crate) fn one_line(text: &str) -> String {
-    clean(&text.replace("\r\n", " ").replace(BREAKS, " "), |_| false)
+    plain(&text.replace("\r\n", " ").replace(BREAKS, " "))
 }
 
 /// The text for several lines: each as [`one_line`] has it.
@@ -116,6 +121,10 @@ mod tests {
             ("a\u{202e}b\u{2066}c\u{2069}\u{200f}d\u{61c}", "abcd"),
         ] {
             assert_eq!(printable(text), expected, "{text:?}");
+            let without_colours = expected
+                .replace("\u{1b}[1;31m", "")
+                .replace("\u{1b}[0m", "");
+            assert_eq!(plain(text), without_colours, "{text:?}");
         }
     }
 

@@ -214,11 +214,11 @@ async fn strangers_get_nothing_but_health_and_version() {
 }
 
 #[tokio::test]
-async fn a_body_that_says_it_is_too_large_is_refused_unread() {
+async fn a_client_that_asks_whether_to_send_what_is_too_large_is_refused_at_once() {
     let served = served_with(Limits::default());
     let text = format!(
         "POST /api/v1/namespaces/default/configmaps HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n{}\
-         content-type: application/json\r\ncontent-length: 4000000\r\n\r\n{{",
+         content-type: application/json\r\nexpect: 100-continue\r\ncontent-length: 4000000\r\n\r\n",
         served.authorization()
     );
     let answer = served.raw(&text).await;

@@ -6,7 +6,7 @@ use std::{
 };
 
 use kube::ResourceExt;
-use longshore_api::airflow::{ANNOTATION_DAG_ID, ANNOTATION_RUN_ID};
+use longshore_api::airflow::{ANNOTATION_DAG_ID, ANNOTATION_RUN_ID, ANNOTATION_TASK_ID};
 use longshore_core::{Incarnation, ObjectRef, Seen, UnknownCause};
 use longshore_kit::{Cache, CacheFeed, Memory, Notes};
 use longshore_store::{ArchivedTry, RunKey, TaskInstance};
@@ -251,29 +251,42 @@ impl LaunchTable {
     /// Whether a run has objects that are still to be dealt with: anything but a failed one that is kept, its log
     /// stored.
     pub(crate) fn is_busy_with(&self, run: &RunKey) -> bool {
-        self.has_unsettled(&self.pods, run) || self.has_unsettled(&self.actions, run)
+        let (pods, actions) = (self.pods.all(), self.actions.all());
+        let mut pods = pods.present().into_iter().flatten();
+        let mut actions = actions.present().into_iter().flatten();
+        pods.any(|it| self.is_unsettled(&**it, run))
+            || actions.any(|it| self.is_unsettled(&**it, run))
     }
 
-    fn has_unsettled<K: Launched>(&self, cache: &Cache<K>, run: &RunKey) -> bool {
-        let is_of_run = |object: &&Arc<K>| {
-            let annotation = |key| object.annotations().get(key).map(String::as_str);
-            annotation(ANNOTATION_DAG_ID) == Some(&run.dag_id)
-                && annotation(ANNOTATION_RUN_ID) == Some(&run.run_id)
-        };
-        let is_log_kept = |object: &K, view: &LaunchedView| {
+    /// The tasks of a run that has such objects.
+    pub(crate) fn busy_tasks(&self, run: &RunKey) -> BTreeSet<String> {
+        let (pods, actions) = (self.pods.all(), self.actions.all());
+        let pods = pods.present().into_iter().flatten();
+        let pods = pods.filter(|it| self.is_unsettled(&***it, run));
+        let actions = actions.present().into_iter().flatten();
+        let actions = actions.filter(|it| self.is_unsettled(&***it, run));
+        let pods = pods.map(|pod| pod.annotations());
+        let actions = actions.map(|action| action.annotations());
+        let tasks = pods.chain(actions).map(|it| it.get(ANNOTATION_TASK_ID));
+        tasks.flatten().cloned().collect()
+    }
+
+    fn is_unsettled<K: Launched>(&self, object: &K, run: &RunKey) -> bool {
+        let annotation = |key| object.annotations().get(key).map(String::as_str);
+        let is_of_run = annotation(ANNOTATION_DAG_ID) == Some(&run.dag_id)
+            && annotation(ANNOTATION_RUN_ID) == Some(&run.run_id);
+        let is_log_kept = |view: &LaunchedView| {
             let notes = launch_of(object).map(|(ti_id, _)| self.log_notes(&ti_id));
             let note = notes.and_then(|notes| notes.get(view.object.uid.as_ref()?).cloned());
             note.is_some_and(|note| note.is_kept)
         };
-        let is_settled = |object: &Arc<K>| {
-            view_of(&**object).is_some_and(|view| {
+        let is_settled = || {
+            view_of(object).is_some_and(|view| {
                 let is_kept = view.phase == LaunchedPhase::Failed && !view.is_deleting;
-                is_kept && is_log_kept(object, &view)
+                is_kept && is_log_kept(&view)
             })
         };
-        let all = cache.all();
-        let mut all = all.present().into_iter().flatten().filter(is_of_run);
-        !all.all(is_settled)
+        is_of_run && !is_settled()
     }
 
     /// How far the watch has come.

@@ -5,7 +5,12 @@ pub mod clear;
 pub mod pools;
 pub mod workers;
 
-use std::{collections::BTreeMap, fmt, sync::Arc, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt,
+    sync::Arc,
+    time::Duration,
+};
 
 use futures::{FutureExt, Stream};
 use jiff::Timestamp;
@@ -82,13 +87,16 @@ pub enum LeftRuns {
     Wait {
         /// The run that goes on.
         but: Option<RunKey>,
+        /// Whether that run goes on in another cluster, too. Its unfinished tries start again there, and nobody knows
+        /// whether their pods in the former cluster still run.
+        anywhere: bool,
     },
 }
 
 impl LeftRuns {
     /// The runs that are to wait, and do not wait yet.
     fn to_be_interrupted(&self, board: &Board) -> Vec<RunKey> {
-        let Self::Wait { but } = self else {
+        let Self::Wait { but, .. } = self else {
             return Vec::new();
         };
         let runs = board.runs.iter();
@@ -97,6 +105,14 @@ impl LeftRuns {
             .filter(|key| Some(*key) != but.as_ref())
             .cloned()
             .collect()
+    }
+
+    /// The run that is to go on, but not in another cluster.
+    fn bound_to_its_cluster(&self) -> Option<&RunKey> {
+        match self {
+            Self::Wait { but, anywhere } => but.as_ref().filter(|_| !anywhere),
+            Self::GoOn => None,
+        }
     }
 }
 
@@ -112,6 +128,18 @@ pub enum StartError {
     /// The API server does not answer.
     #[error("the Kubernetes API server does not answer")]
     Api(#[source] Box<kube::Error>),
+    /// The run that is to go on was in another cluster: its pods may still run there.
+    #[error(
+        "run {run} was in another cluster: expected the one with the id {expected}, found {found}"
+    )]
+    OtherCluster {
+        /// The run.
+        run: RunKey,
+        /// The uid of the namespace `kube-system` of its cluster.
+        expected: String,
+        /// That of the cluster which answers.
+        found: String,
+    },
 }
 
 /// Why a run cannot be created.
@@ -132,6 +160,7 @@ pub struct Dags {
     gate: Gate,
     max_task_retry_delay: Duration,
     left_waiting: Vec<RunKey>,
+    has_moved: bool,
     /// Changes of pools are recorded and take effect in one order.
     pool_turns: Arc<tokio::sync::Mutex<()>>,
 }
@@ -168,7 +197,15 @@ impl Dags {
         let cluster = cluster_id(&client).await?;
         let stored = snapshot.watch_position.as_deref();
         let position: Option<Position> = stored.and_then(|text| text.parse().ok());
-        let has_moved = position.is_some_and(|at| at.cluster != cluster);
+        let former = position.map(|at| at.cluster).filter(|at| *at != cluster);
+        let has_moved = former.is_some();
+        if let (Some(expected), Some(run)) = (former, config.left_runs.bound_to_its_cluster()) {
+            return Err(StartError::OtherCluster {
+                run: run.clone(),
+                expected,
+                found: cluster,
+            });
+        }
         let at = Reached::stored(stored, &cluster);
         let board = Board::load(snapshot, |run| dags.read(&run.dag_hash))?;
         // The text of the documents is not needed any more.
@@ -203,6 +240,7 @@ impl Dags {
         let service = Self {
             shared,
             left_waiting,
+            has_moved,
             tasks: Tasks::new(),
             gate: config.gate.clone(),
             max_task_retry_delay: config.limits.max_task_retry_delay,
@@ -365,6 +403,16 @@ impl Dags {
                 return;
             }
         }
+    }
+
+    /// The tasks of a run for whose pods [`released`](Self::released) waits.
+    pub fn unreleased(&self, key: &RunKey) -> BTreeSet<String> {
+        self.shared.launched.busy_tasks(key)
+    }
+
+    /// Whether the database was used in another cluster before: unfinished tries start again in this one.
+    pub fn has_moved(&self) -> bool {
+        self.has_moved
     }
 
     /// How many task instances of unfinished runs are in which state; `None` is the one before `Scheduled`.

@@ -7,7 +7,7 @@ use kube::{
     Api, ResourceExt,
     api::{DeleteParams, ListParams, Patch, PatchParams},
 };
-use longshore_dags::{Dags, LeftRuns, scheduler::run_state::is_interrupted};
+use longshore_dags::{Dags, LeftRuns, StartError, scheduler::run_state::is_interrupted};
 use longshore_store::{RunKey, RunState, TaskInstance, TaskState};
 use longshore_test::faults::{Fault, FaultPlan, Faults, Point, WatchFault};
 
@@ -72,6 +72,38 @@ async fn in_another_cluster_everything_is_made_again_and_no_try_is_consumed() {
     );
 }
 
+/// As `longshore run --resume` starts it.
+#[tokio::test(start_paused = true)]
+async fn a_run_that_is_resumed_goes_on_in_another_cluster_only_if_it_may() {
+    let world = World::new(SHARING).await;
+    let (dags, run) = under_way(&world, 10).await;
+    assert!(!dags.has_moved());
+    drop(dags);
+    let before = world.rows(&run).await;
+    let mut world = world.elsewhere();
+    let left_runs = |anywhere| LeftRuns::Wait {
+        but: Some(run.clone()),
+        anywhere,
+    };
+    world.config.left_runs = left_runs(false);
+    let refused = world.try_to_start(&undisturbed()).await.unwrap_err();
+    let StartError::OtherCluster {
+        run: refused,
+        expected,
+        found,
+    } = refused
+    else {
+        panic!("another error: {refused:?}");
+    };
+    assert_eq!(refused, run);
+    assert_ne!(expected, found);
+    assert_eq!(world.rows(&run).await, before, "nothing is begun");
+    world.config.left_runs = left_runs(true);
+    let dags = world.start(&undisturbed()).await;
+    assert!(dags.has_moved());
+    assert_eq!(ended(&dags, &run).await.0, RunState::Success);
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_scheduler_killed_in_another_cluster_knows_that_it_had_arrived() {
     let world = World::new(SHARING).await;
@@ -118,7 +150,10 @@ async fn a_run_that_is_left_waiting_starts_nothing_until_it_is_resumed() {
     let mut world = World::new(SHARING).await;
     let (dags, run) = under_way(&world, 10).await;
     drop(dags);
-    world.config.left_runs = LeftRuns::Wait { but: None };
+    world.config.left_runs = LeftRuns::Wait {
+        but: None,
+        anywhere: false,
+    };
     let dags = world.start(&undisturbed()).await;
     assert_eq!(dags.left_waiting(), std::slice::from_ref(&run));
     seconds(120).await;
@@ -143,6 +178,7 @@ async fn the_run_that_is_named_goes_on_with_its_pod_while_others_wait() {
     drop(dags);
     world.config.left_runs = LeftRuns::Wait {
         but: Some(run.clone()),
+        anywhere: false,
     };
     let dags = world.start(&undisturbed()).await;
     assert_eq!(dags.left_waiting(), std::slice::from_ref(&other));

@@ -10,7 +10,7 @@ use async_trait::async_trait;
 use futures::AsyncReadExt;
 use jiff::Timestamp;
 use longshore_dags::{
-    Dags, DagsConfig, RequestError, document,
+    Dags, DagsConfig, RequestError, StartError, document,
     launch::decide::Disposal,
     logs::{LogArchive, LogPath, LogStream, StorePermit},
     model::Dag,
@@ -146,21 +146,7 @@ impl World {
     /// Starts the scheduler, behind the faults of `process`.
     pub(crate) async fn start(&self, process: &Process) -> Dags {
         loop {
-            let started = Dags::start(
-                process.client(self.admission.service(&self.api)),
-                Arc::new(FaultyStore {
-                    store: self.store.clone(),
-                    process: process.clone(),
-                }),
-                Arc::new(FaultyLogs {
-                    logs: self.logs.clone(),
-                    process: process.clone(),
-                }),
-                self.clock.clone(),
-                self.config.clone(),
-            )
-            .await;
-            match started {
+            match self.try_to_start(process).await {
                 Ok(dags) => {
                     if let Some(folder) = &self.folder {
                         dags.follow(folder.path()).unwrap();
@@ -171,6 +157,23 @@ impl World {
                 Err(_) => tokio::time::sleep(Duration::from_secs(1)).await,
             }
         }
+    }
+
+    pub(crate) async fn try_to_start(&self, process: &Process) -> Result<Dags, StartError> {
+        Dags::start(
+            process.client(self.admission.service(&self.api)),
+            Arc::new(FaultyStore {
+                store: self.store.clone(),
+                process: process.clone(),
+            }),
+            Arc::new(FaultyLogs {
+                logs: self.logs.clone(),
+                process: process.clone(),
+            }),
+            self.clock.clone(),
+            self.config.clone(),
+        )
+        .await
     }
 
     /// Asks for the scenario's run, unless it is there.

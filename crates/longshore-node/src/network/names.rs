@@ -230,6 +230,7 @@ mod tests {
                 fallback_to_logs: false,
             },
             memory: None,
+            processes: None,
             interaction: Interaction::default(),
         }
     }

@@ -25,6 +25,7 @@ use kube::{
         watcher::{self, Event, watcher},
     },
 };
+use longshore_api::node::REASON_NETWORK_LOST;
 use tokio::{net::TcpListener, time::MissedTickBehavior};
 use tokio_util::{sync::CancellationToken, task::AbortOnDropHandle};
 
@@ -42,8 +43,6 @@ const SETTLE: Duration = Duration::from_millis(10);
 const AGAIN: Duration = Duration::from_secs(1);
 /// How often to look whether the keeper is there and has all pods, while pods have networks.
 const LOOK: Duration = Duration::from_secs(5);
-/// The reason of Events about a running pod whose network was gone.
-const NETWORK_LOST: &str = "NetworkLost";
 
 /// What a watch of one kind has shown.
 #[derive(Debug)]
@@ -296,9 +295,9 @@ impl Relays {
             },
             ..Pod::default()
         };
-        let announcement = self
-            .shared
-            .announcement(&pod, EventType::Warning, NETWORK_LOST, note);
+        let announcement =
+            self.shared
+                .announcement(&pod, EventType::Warning, REASON_NETWORK_LOST, note);
         tokio::spawn(announcement);
     }
 

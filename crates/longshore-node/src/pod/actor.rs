@@ -519,10 +519,8 @@ impl Actor {
     async fn forget(&mut self) {
         // The shim must be gone before its directory is.
         while self.work.next().await.is_some() {}
-        if let Some(cgroups) = &self.shared.cgroups {
-            let containers = self.desired.containers();
-            containers.for_each(|c| cgroups.forget(&self.this.uid, &c.name));
-        }
+        let containers = self.desired.containers().map(|c| c.name.as_str());
+        self.shared.cgroups.forget(&self.this.uid, containers);
         let logs = earlier_layout::log_dirs(&self.shared.config, &self.this.uid);
         let result = directory::remove(&self.dir, &self.this.uid, &logs);
         if let Err(error) = result {

@@ -97,6 +97,9 @@ pub(crate) async fn resolve(
     if let Some(spec) = pod.spec.as_ref().filter(|_| !has_network) {
         hosts::prepare(dir, spec)?;
     }
+    let uid = pod.uid().unwrap_or_default();
+    let counted = shared.cgroups.prepare(&uid);
+    counted.map_err(|e| Refusal::io("limit the number of processes of the pod", &e))?;
     let (mut specs, withheld) = lasting_specs(shared, pod, (&sources, &volumes, &host))?;
     let refused = add_ephemeral(shared, pod, (&sources, &volumes, &host), &mut specs);
     if has_network {
@@ -104,7 +107,7 @@ pub(crate) async fn resolve(
         let specs = specs.values_mut();
         specs.for_each(|spec| network::equip(spec, dir, api_server));
     }
-    let network = shared.network.attach(&pod.uid().unwrap_or_default()).await;
+    let network = shared.network.attach(&uid).await;
     let network = network.map_err(|e| Refusal::io("make the network of the pod", &e))?;
     Ok(Resolved {
         specs,
@@ -285,6 +288,8 @@ fn spec(
         .termination_message_path
         .as_deref()
         .filter(|p| !p.is_empty());
+    let uid = pod.uid().unwrap_or_default();
+    let memory = shared.cgroups.limit(&uid, container);
     Ok(ContainerSpec {
         argv,
         sandbox: sandbox(shared, pod, container, &image, volumes, &env, host)?,
@@ -296,10 +301,8 @@ fn spec(
             path: message_path.unwrap_or(TERMINATION_LOG).into(),
             fallback_to_logs: fallback,
         },
-        memory: shared
-            .cgroups
-            .as_ref()
-            .and_then(|cgroups| cgroups.limit(&pod.uid().unwrap_or_default(), container)),
+        processes: shared.cgroups.processes(&uid, memory.as_ref()),
+        memory,
         interaction: Interaction {
             has_stdin: container.stdin == Some(true),
             has_terminal: container.tty == Some(true),

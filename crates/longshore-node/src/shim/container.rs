@@ -21,6 +21,7 @@ use nix::{
 use serde::{Deserialize, Serialize};
 
 use super::{
+    cgroup,
     fork_server::owned,
     init,
     input::Input,
@@ -205,15 +206,15 @@ pub(super) fn launch(spec: &ContainerSpec, scratch: &Path, own: OwnIds) -> io::R
         Sandbox::Full(_) => namespaces,
         Sandbox::User(_) => namespaces | CloneFlags::CLONE_NEWUSER,
     };
-    let mut stack = vec![0_u8; INIT_STACK];
-    let body = Box::new(|| init::run(spec, scratch, own, &pipes) as isize);
-    #[expect(
-        unsafe_code,
-        reason = "namespaces for a child can only be had from clone"
-    )]
-    // SAFETY: the shim has one thread, so the child's copy of the memory is consistent and no lock is
-    // held; without CLONE_VM the child has its own copy of `stack`, far larger than what it needs.
-    let init = unsafe { clone(body, &mut stack, flags, Some(libc::SIGCHLD)) }?;
+    let run = |has_begun| init::run(spec, scratch, own, &pipes, has_begun);
+    let placed = cgroup::to_begin_in(spec).and_then(|dir| {
+        // Where the kernel refuses it, the init moves itself.
+        clone_into(&dir, flags, || run(true)).ok()
+    });
+    let init = match placed {
+        Some(init) => init,
+        None => clone_here(flags, || run(false))?,
+    };
     Ok(Launched {
         init,
         reports: Reports {
@@ -225,6 +226,62 @@ pub(super) fn launch(spec: &ContainerSpec, scratch: &Path, own: OwnIds) -> io::R
         stdout: ours.stdout,
         stderr: ours.stderr,
     })
+}
+
+/// Starts a child in new namespaces that runs `body`, and ends with its value.
+fn clone_here(flags: CloneFlags, mut body: impl FnMut() -> i32) -> Result<Pid, Errno> {
+    let mut stack = vec![0_u8; INIT_STACK];
+    let body = Box::new(|| body() as isize);
+    #[expect(
+        unsafe_code,
+        reason = "namespaces for a child can only be had from clone"
+    )]
+    // SAFETY: the shim has one thread, so the child's copy of the memory is consistent and no lock is
+    // held; without CLONE_VM the child has its own copy of `stack`, far larger than what it needs.
+    unsafe {
+        clone(body, &mut stack, flags, Some(libc::SIGCHLD))
+    }
+}
+
+/// The same in a cgroup of version 2. A process that moves there later makes the kernel wait for all processors.
+fn clone_into(dir: &File, flags: CloneFlags, body: impl FnOnce() -> i32) -> Result<Pid, Errno> {
+    const INTO_CGROUP: u64 = 0x2_0000_0000;
+    let number = |it: i32| u64::try_from(it).map_err(|_| Errno::EINVAL);
+    // `struct clone_args`: the flags, then three pointers, the signal at the end of the child, its stack (none: it goes on
+    // with a copy of ours), three more, and the cgroup.
+    let mut arguments = [0_u64; 11];
+    arguments[0] = number(flags.bits())? | INTO_CGROUP;
+    arguments[4] = number(libc::SIGCHLD)?;
+    arguments[10] = number(dir.as_raw_fd())?;
+    #[expect(
+        unsafe_code,
+        reason = "only this call makes a process in a cgroup, and no safe one does it"
+    )]
+    // SAFETY: the kernel reads as many bytes as it is told. The shim has one thread, so the child's copy of the memory is
+    // consistent and no lock is held; without CLONE_VM and a stack it goes on here, as after `fork`.
+    let child = unsafe {
+        libc::syscall(
+            libc::SYS_clone3,
+            arguments.as_ptr(),
+            std::mem::size_of_val(&arguments),
+        )
+    };
+    match Errno::result(child)? {
+        0 => {
+            let code = body();
+            #[expect(
+                unsafe_code,
+                reason = "a forked child must not run the exit handlers of its parent"
+            )]
+            // SAFETY: `_exit` takes a number and does not return.
+            unsafe {
+                libc::_exit(code)
+            }
+        }
+        child => Ok(Pid::from_raw(
+            i32::try_from(child).map_err(|_| Errno::EINVAL)?,
+        )),
+    }
 }
 
 fn pipes(spec: &ContainerSpec, scratch: &Path, report: File) -> io::Result<(Ours, ChildPipes)> {

@@ -32,7 +32,7 @@ use nix::{
     },
 };
 
-use super::{capabilities, program::reset_signals, terminal, tree};
+use super::{capabilities, cgroup, program::reset_signals, terminal, tree};
 use crate::network;
 
 /// The first argument of a command that shall run in a container: the pid of the container's init, then
@@ -91,6 +91,8 @@ struct Program {
 fn attempt(init: &str, argv: &[OsString], streams: Streams) -> io::Result<u8> {
     let caller = pidfd(getppid());
     let mut program = Program::of(init)?;
+    // While the host's /sys is in sight.
+    cgroup::join_that_of(init)?;
     if streams == Streams::Terminal && !program.has_variable("TERM") {
         program.env.push(c"TERM=xterm".to_owned());
     }

@@ -35,10 +35,18 @@ use super::{
 /// The steps before a program are a handful of shallow functions.
 const PROGRAM_STACK: usize = 128 * 1024;
 
-/// The life of an init; its value is the exit code.
-pub(super) fn run(spec: &ContainerSpec, scratch: &Path, own: OwnIds, pipes: &ChildPipes) -> i32 {
+/// The life of an init; its value is the exit code. `has_begun`: it has begun in its cgroup of version 2.
+pub(super) fn run(
+    spec: &ContainerSpec,
+    scratch: &Path,
+    own: OwnIds,
+    pipes: &ChildPipes,
+    has_begun: bool,
+) -> i32 {
     close_others(pipes);
-    let program = match start(spec, scratch, own, pipes) {
+    // First, while the host's /sys is in sight, so that nothing of the container is without its limits.
+    let joined = cgroup::join_all(spec, has_begun).map_err(Failure::before_exec);
+    let program = match joined.and_then(|()| start(spec, scratch, own, pipes)) {
         Ok(program) => program,
         Err(failure) => {
             let code = failure.code;
@@ -160,10 +168,6 @@ fn spawn(mut body: impl FnMut() -> i32) -> Result<Pid, Errno> {
 /// Everything between the clone and the start of the program. Returns the file of the termination message, which is in the
 /// memory of a container that has a file system.
 fn prepare(spec: &ContainerSpec, scratch: &Path, own: OwnIds) -> Result<Option<File>, String> {
-    if let Some(memory) = &spec.memory {
-        // First, while the host's /sys is in sight, so that nothing of the container is without its limit.
-        cgroup::join(memory).map_err(|e| format!("cannot limit its memory: {e}"))?;
-    }
     let (root, rights) = match &spec.sandbox {
         Sandbox::None => {
             // The shim's end arrives as a request to stop; `supervise` looks whether it is one.

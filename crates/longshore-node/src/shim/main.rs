@@ -20,7 +20,6 @@ use nix::{
     poll::{PollFd, PollFlags, PollTimeout, poll},
     sys::{
         prctl::set_child_subreaper,
-        resource::{Resource, getrlimit, setrlimit},
         signal::{SigSet, Signal},
         signalfd::{SfdFlags, SignalFd},
         stat::{Mode, umask},
@@ -30,10 +29,12 @@ use nix::{
 };
 
 use super::{
+    cgroup,
     container::OwnIds,
     enter::{self, ARG_ENTER, ARG_ENTER_TERMINAL, Streams},
     fork_server::{self, ARG_FORK, Forked},
     node_link::NodeLink,
+    open_files,
     probe::{self, ARG_PROBE},
     protocol::{AttemptId, Command, ContainerSpec, Report},
     record::{Durability, Record, SOCKET},
@@ -48,7 +49,6 @@ pub(crate) const ARG_DIE: &str = "die";
 pub(crate) const ARG_STAY: &str = "stay";
 /// The first argument of the keeper of pods' networks.
 pub(crate) const ARG_NETWORK: &str = "network";
-const OPEN_FILES: &str = "--open-files=";
 /// Longest grace of containers whose node went away: no process waits for their end, and the next node wants to start.
 const GRACE_WITHOUT_NODE: Duration = Duration::from_secs(3);
 /// How long the shim waits before it tries again to write what it must not lose.
@@ -59,15 +59,14 @@ const RETRY_RECORD: Duration = Duration::from_secs(1);
 /// Arguments: `POD_DIR die|stay GRACE_SECONDS [SYSCTL=VALUE…]` with the listening socket as standard input, or
 /// `fork ROOM` with a socket to the node, for a process that forks those, or `probe full|user SCRATCH_DIR`, or
 /// `enter|enter-terminal INIT_PID COMMAND…`, or `network full|user die|stay [PID]`; in front of them there may be the one
-/// of [`with_open_files`]. Must be called before the process has a second thread.
+/// of [`with_open_files`](super::with_open_files). Must be called before the process has a second thread.
 pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
     // Containers have this umask everywhere, whatever the umask of the process that started the
     // node. The shim's own files get their mode at creation.
     umask(Mode::from_bits_truncate(0o022));
     let mut args: Vec<OsString> = args.into_iter().collect();
     let first = args.first().and_then(|first| first.to_str());
-    if let Some(limit) = first.and_then(|first| first.strip_prefix(OPEN_FILES)) {
-        limit_open_files(limit);
+    if first.is_some_and(open_files::limit) {
         args.remove(0);
     }
     let words: Vec<&str> = args.iter().filter_map(|a| a.to_str()).collect();
@@ -183,28 +182,6 @@ fn tell_failure(pod_dir: &Path, error: &io::Error) {
     }
 }
 
-/// An argument that goes in front of the others: containers and probes have this soft limit of open files, whatever limit
-/// the node has for itself.
-pub fn with_open_files(limit: u64) -> OsString {
-    format!("{OPEN_FILES}{limit}").into()
-}
-
-/// Lowers the soft limit of this process, which everything that it starts inherits. The hard limit stays, so that a
-/// program may raise its own.
-fn limit_open_files(limit: &str) {
-    let Ok(limit) = limit.parse::<u64>() else {
-        return;
-    };
-    let set = getrlimit(Resource::RLIMIT_NOFILE)
-        .and_then(|(_, hard)| setrlimit(Resource::RLIMIT_NOFILE, limit.min(hard), hard));
-    if let Err(error) = set {
-        drop(writeln!(
-            io::stderr(),
-            "shim: the limit of open files stays: {error}"
-        ));
-    }
-}
-
 /// What to do with the containers when the node is gone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum OnLoss {
@@ -234,6 +211,8 @@ struct Shim {
     unrecorded: Vec<Record>,
     /// Set when the stop of all containers begins: when they are killed, and that the shim ends with them.
     stopping: Option<Timestamp>,
+    /// The cgroup in which the processes of the pod are counted.
+    pod_cgroup: Option<PathBuf>,
     /// Whether a node was ever connected: the first one connects before it starts us.
     has_met_node: bool,
 }
@@ -261,6 +240,7 @@ impl Shim {
             running: BTreeMap::new(),
             unrecorded: Vec::new(),
             stopping: None,
+            pod_cgroup: None,
             has_met_node: false,
         })
     }
@@ -281,6 +261,9 @@ impl Shim {
         drop(std::fs::remove_file(memory.join(SOCKET)));
         // Only what is empty: the pod may have volumes in it.
         drop(std::fs::remove_dir(memory));
+        if let Some(dir) = &self.pod_cgroup {
+            cgroup::remove_of_pod(dir);
+        }
         Ok(())
     }
 
@@ -561,6 +544,8 @@ impl Shim {
                     own: self.own,
                     memory,
                 };
+                let processes = spec.processes.as_ref();
+                self.pod_cgroup = processes.map(|processes| processes.pod.clone());
                 match Running::start(id, spec, &pod) {
                     Ok(running) => drop(self.running.insert(running.record.id.clone(), running)),
                     Err(record) => self.record_end(*record),

@@ -55,6 +55,7 @@ fn attempt(profile: &str, scratch: &Path) -> io::Result<()> {
             fallback_to_logs: false,
         },
         memory: None,
+        processes: None,
         interaction: Interaction::default(),
     };
     SigSet::all().thread_block()?;

@@ -178,6 +178,9 @@ pub struct ContainerSpec {
     /// How much memory its processes may use; absent = as much as there is.
     #[serde(default)]
     pub memory: Option<MemorySpec>,
+    /// Where its processes are counted; absent = nobody counts them.
+    #[serde(default)]
+    pub processes: Option<ProcessesSpec>,
     /// What a client that attaches finds.
     #[serde(default)]
     pub interaction: Interaction,
@@ -190,6 +193,15 @@ pub struct MemorySpec {
     pub cgroup: PathBuf,
     /// The limit in bytes.
     pub limit: u64,
+}
+
+/// A limit on the processes of a pod, which the node has set on a cgroup of the pod.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ProcessesSpec {
+    /// The directory of the pod's cgroup; the shim of the pod removes it at its end.
+    pub pod: PathBuf,
+    /// The cgroup that the container joins: that of the pod, or one below.
+    pub cgroup: PathBuf,
 }
 
 /// How a client can talk to the program.

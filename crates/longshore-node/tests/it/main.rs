@@ -39,6 +39,8 @@ mod pods;
 #[cfg(test)]
 mod probes;
 #[cfg(test)]
+mod process_limits;
+#[cfg(test)]
 mod restarts;
 #[cfg(test)]
 mod shim;

@@ -131,6 +131,7 @@ impl Rig {
                 fallback_to_logs: false,
             },
             memory: None,
+            processes: None,
             interaction: Interaction::default(),
         }
     }

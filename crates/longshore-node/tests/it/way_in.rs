@@ -8,7 +8,7 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
 
 use crate::node_rig::{PATIENCE, Rig, RunningNode, script};
 
-const ALL: StreamSet = StreamSet {
+pub(crate) const ALL: StreamSet = StreamSet {
     stdin: true,
     stdout: true,
     stderr: true,
@@ -20,7 +20,7 @@ fn shell(script: &str) -> Vec<String> {
 }
 
 impl RunningNode {
-    fn exec(&self, pod: &str, script: &str, streams: StreamSet) -> Process {
+    pub(crate) fn exec(&self, pod: &str, script: &str, streams: StreamSet) -> Process {
         self.node
             .exec("default", pod, "main", shell(script), streams)
             .expect("a process")
@@ -32,7 +32,7 @@ impl RunningNode {
     }
 }
 
-async fn read_all(stream: Option<Box<dyn AsyncRead + Send + Unpin>>) -> String {
+pub(crate) async fn read_all(stream: Option<Box<dyn AsyncRead + Send + Unpin>>) -> String {
     let mut stream = stream.expect("a stream");
     let mut bytes = Vec::new();
     let read = tokio::time::timeout(PATIENCE, stream.read_to_end(&mut bytes)).await;

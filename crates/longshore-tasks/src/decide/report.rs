@@ -27,7 +27,11 @@ pub(super) fn step(round: &Round<'_>, event: ActionEvent) -> Step {
 }
 
 /// The same plan, of which nothing happens that follows from its events before the run service has acknowledged them.
+/// Where nobody receives events, the plan is carried out at once, without them.
 pub(super) fn first(round: &Round<'_>, plan: ActionPlan) -> ActionPlan {
+    if !round.action.has_event_receiver {
+        return without_reports(plan);
+    }
     let cut = Cut::of(round, &plan);
     match &round.action.reported {
         Asked::UnderWay { .. } if round.action.is_deleting => {

@@ -6,7 +6,6 @@ use clap::{Args, Subcommand};
 use longshore_kit::lease::Terms;
 use longshore_plugins::ConfigWarning;
 use serde_json::json;
-use tokio::runtime::Runtime;
 
 use crate::{
     cli::{Format, Globals, help_end},
@@ -27,6 +26,7 @@ use crate::{
     kubernetes::RealCluster,
     logging, open_files, output,
     signals::Signals,
+    threads,
 };
 
 /// Run the controllers on your Kubernetes cluster
@@ -315,7 +315,7 @@ fn serve(args: &ControllerArgs, globals: &Globals) -> Result<Exit, CliError> {
         metrics_address: args.podops.metrics_address(args.metrics_address),
         health_address: args.podops.health_address(),
     };
-    let runtime = Runtime::new().map_err(in_data_dir)?;
+    let runtime = threads::runtime()?;
     runtime.block_on(async {
         let signals = Signals::listen().map_err(in_data_dir)?;
         let cluster = RealCluster::find(&args.place.cluster()).await?;

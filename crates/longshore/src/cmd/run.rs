@@ -15,7 +15,6 @@ use longshore_dags::model::{Dag, Task};
 use longshore_kit::clock::{Clock, SystemClock};
 use longshore_store::RunKey;
 use serde_json::{Map, Value};
-use tokio::runtime::Runtime;
 
 use crate::{
     cli::{Globals, help_end},
@@ -29,11 +28,13 @@ use crate::{
     images::UnmappedImagesArgs,
     kubernetes::{ClusterArgs, RealCluster},
     logging, open_files, output,
+    pids_limit::PidsLimitArgs,
     progress::{
         Progress,
         board::{Board, BoardTask},
     },
     signals::{self, Interrupts, Signals},
+    threads,
 };
 
 #[cfg(test)]
@@ -65,6 +66,8 @@ pub(crate) struct RunArgs {
     parallelism: Option<NonZeroU32>,
     #[command(flatten)]
     images: UnmappedImagesArgs,
+    #[command(flatten)]
+    pids: PidsLimitArgs,
     /// Run in the cluster of this kubeconfig context
     #[arg(long, value_name = "NAME")]
     context: Option<String>,
@@ -72,6 +75,10 @@ pub(crate) struct RunArgs {
     /// Kubeconfig file of the context [default: as kubectl]
     #[arg(long, value_name = "FILE", hide = true, requires = "context")]
     kubeconfig: Option<PathBuf>,
+    // Hidden, as above; the error says when it is needed.
+    /// Go on also in another cluster than before: unfinished tasks start again there
+    #[arg(long, hide = true, requires_all = ["resume", "context"])]
+    in_other_cluster: bool,
     // Hidden, as above.
     /// Namespace of the pods [default: that of the context]
     #[arg(
@@ -102,7 +109,7 @@ pub(crate) fn run(args: &RunArgs, globals: &Globals) -> Result<Exit, CliError> {
         Some(context) => context_dir(data_dir.path(), context).map_err(in_data_dir)?,
         None => data_dir.path().to_owned(),
     };
-    let runtime = Runtime::new().map_err(in_data_dir)?;
+    let runtime = threads::runtime()?;
     let (run, followed) = runtime.block_on(async {
         let signals = Signals::listen().map_err(in_data_dir)?;
         let order = Order {
@@ -113,7 +120,9 @@ pub(crate) fn run(args: &RunArgs, globals: &Globals) -> Result<Exit, CliError> {
             parallelism: args.parallelism,
             data_dir: place,
             unmapped_images: args.images.unmapped(),
+            pod_pids_limit: args.pids.limit(),
             cluster: find_cluster(&cluster_args).await?,
+            in_other_cluster: args.in_other_cluster,
         };
         start_and_follow(order, tasks, signals, args.timeout, globals).await
     })?;

@@ -3,7 +3,6 @@
 use std::{collections::BTreeMap, path::PathBuf, time::Duration};
 
 use clap::Args;
-use tokio::runtime::Runtime;
 
 use super::{
     client::{Answered, confirm},
@@ -18,7 +17,7 @@ use crate::{
     error::CliError,
     exit::Exit,
     kubernetes::{ClusterArgs, RealCluster},
-    output,
+    output, threads,
     uninstall::{Left, Mode, Report, Uninstall, Verb},
 };
 
@@ -54,7 +53,7 @@ pub(crate) struct UninstallArgs {
 /// Runs it.
 pub(crate) fn uninstall(args: &UninstallArgs, globals: &Globals) -> Result<Exit, CliError> {
     let (settings, _) = config_file::read(&args.config, &[])?;
-    let runtime = Runtime::new().map_err(|source| CliError::engine("the runtime", source))?;
+    let runtime = threads::runtime()?;
     let report = runtime.block_on(async {
         let cluster = RealCluster::find(&args.cluster).await?;
         let mode = match (args.undo, args.dry_run) {

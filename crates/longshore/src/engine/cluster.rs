@@ -45,6 +45,7 @@ impl RunCluster {
                 authorization: Authorization::AlwaysAllow,
             },
             unmapped_images: order.unmapped_images,
+            pod_pids_limit: order.pod_pids_limit,
             pod_network: false,
         };
         let phases = Phases::silent();

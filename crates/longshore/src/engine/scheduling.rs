@@ -162,7 +162,18 @@ impl Scheduling {
 }
 
 fn cannot_start(error: StartError) -> CliError {
-    CliError::engine("the scheduler", error)
+    match error {
+        StartError::OtherCluster {
+            run,
+            expected,
+            found,
+        } => CliError::OtherCluster {
+            run_id: run.run_id,
+            expected,
+            found,
+        },
+        error => CliError::engine("the scheduler", error),
+    }
 }
 
 /// The limit on pods at the same time: the given one, or the default of the scheduler.

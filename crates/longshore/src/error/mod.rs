@@ -44,6 +44,9 @@ const DATA_DIR_OF_OTHERS_HELP: &str = "run it as that user, or choose a director
 const DATABASE_URL_FILE_HELP: &str = "write postgres://USER:PASSWORD@HOST/NAME, and nothing else, into the file that --database-url-file or LONGSHORE_DATABASE_URL_FILE names";
 const OTHER_VERSION_HELP: &str =
     "undo the change of the file to go on with the run, or leave out --resume to start a new one";
+const OTHER_CLUSTER_HELP: &str = "let the context lead to that cluster again; where it is gone, or nothing of the run is left in it, add --in-other-cluster: unfinished tasks start again in this one";
+const NO_THREAD_HELP: &str = "end other programs of this user, or raise the limit: `ulimit -u` shows that of the user, TasksMax of its systemd unit (pids.max of its cgroup) that of a service";
+const SERVICE_BROKEN_HELP: &str = "read the last errors in longshore.log of the data directory and remove their cause, as a full disk; then repeat the command: it goes on where it was";
 const NOT_PRINTED_HELP: &str =
     "make room where stdout goes, and repeat the command; what it did besides is done";
 const ENGINE_HELP: &str = "the log of this command has more: longshore.log in the data directory";
@@ -150,10 +153,21 @@ pub(crate) enum CliError {
     DagsFolder { path: PathBuf, source: io::Error },
     #[error("the service cannot go on: {why}")]
     ServiceBroken { why: String },
+    #[error("the system lets this program have no thread")]
+    NoThread { source: io::Error },
     #[error(transparent)]
     Kubernetes(#[from] KubernetesError),
     #[error("nobody confirmed: {what}")]
     NotConfirmed { what: String },
+    #[error(
+        "run {run_id} was in another cluster, where its pods may still run: expected the one whose namespace kube-system \
+         has the uid {expected}, found {found}"
+    )]
+    OtherCluster {
+        run_id: String,
+        expected: String,
+        found: String,
+    },
     #[error("run {run_id} was started with another version of the DAG {dag_id}")]
     OtherVersion { dag_id: String, run_id: String },
     #[error(
@@ -188,6 +202,7 @@ impl CliError {
             Self::UnknownRun { .. } => "LS1383",
             Self::OtherVersion { .. } => "LS1384",
             Self::NoSlots { .. } => "LS1385",
+            Self::OtherCluster { .. } => "LS1386",
             Self::DataDirUnusable { .. } => "LS1701",
             Self::DataDirLocked { .. } => "LS1702",
             Self::DataDirOfOthers { .. } => "LS1707",
@@ -209,6 +224,7 @@ impl CliError {
             Self::Cluster(error) => cluster::code(error),
             Self::Kubernetes(error) => error.code(),
             Self::ServiceBroken { .. } => "LS1904",
+            Self::NoThread { .. } => "LS1905",
             Self::Internal { .. } => "LS1901",
             Self::Engine { .. } => "LS1902",
         }
@@ -241,6 +257,7 @@ impl CliError {
                     .to_owned()
             }
             Self::OtherVersion { .. } => OTHER_VERSION_HELP.to_owned(),
+            Self::OtherCluster { .. } => OTHER_CLUSTER_HELP.to_owned(),
             Self::NoSlots { pool, wanted, .. } => no_slots_help(pool, *wanted),
             Self::DataDirUnusable { .. } => {
                 "make it writable, choose another with --data-dir DIR, or leave nothing behind with --ephemeral"
@@ -273,10 +290,8 @@ impl CliError {
             }
             Self::PlainApi { .. } => PLAIN_API_HELP.to_owned(),
             Self::DagsFolder { .. } => DAGS_FOLDER_HELP.to_owned(),
-            Self::ServiceBroken { .. } => {
-                "start it again: it goes on where it was; longshore.log in the data directory has more"
-                    .to_owned()
-            }
+            Self::ServiceBroken { .. } => SERVICE_BROKEN_HELP.to_owned(),
+            Self::NoThread { .. } => NO_THREAD_HELP.to_owned(),
             Self::NotConfirmed { .. } => "add --yes where no user can confirm".to_owned(),
             Self::Internal { .. } => {
                 "this is our mistake: repeat with RUST_BACKTRACE=1 and report it with the output"
@@ -321,6 +336,8 @@ impl CliError {
             | Self::PortTaken { .. }
             | Self::DagsFolder { .. }
             | Self::ServiceBroken { .. }
+            | Self::NoThread { .. }
+            | Self::OtherCluster { .. }
             | Self::NotPrinted { .. }
             | Self::Internal { .. } => Exit::Failure,
         }

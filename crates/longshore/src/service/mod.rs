@@ -2,7 +2,7 @@
 
 use std::{
     net::{Ipv4Addr, SocketAddr},
-    num::NonZeroU32,
+    num::{NonZeroU32, NonZeroU64},
     path::{Path, PathBuf},
     time::Duration,
 };
@@ -59,6 +59,8 @@ pub(crate) struct ServiceConfig {
     pub(crate) disposal: Disposal,
     /// What happens with pods whose image is not in the image map.
     pub(crate) unmapped_images: UnmappedImages,
+    /// How many processes a pod may have.
+    pub(crate) pod_pids_limit: Option<NonZeroU64>,
     /// The folder of the DAG files; `None` for a folder in the data directory.
     pub(crate) dags_folder: Option<PathBuf>,
     /// Port of the HTTP API; 0 takes a free one.
@@ -110,6 +112,7 @@ impl Service {
                 authorization: config.authorization,
             },
             unmapped_images: config.unmapped_images,
+            pod_pids_limit: config.pod_pids_limit,
             pod_network: config.pod_network,
         };
         let cluster = LocalCluster::start(&plan, Some(api), &metrics, phases);

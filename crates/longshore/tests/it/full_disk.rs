@@ -1,6 +1,11 @@
 //! A disk that a task fills: the command comes to an end, and says what is wrong where it could not do its own work.
 
-use std::{fs, io::Write, time::Duration};
+use std::{
+    fs,
+    io::{BufRead, BufReader, Write},
+    process,
+    time::Duration,
+};
 
 use longshore_test::on_a_small_disk;
 
@@ -66,4 +71,29 @@ fn a_service_that_can_record_nothing_more_ends_and_says_why() {
         let says_so = stderr.contains("LS1703") || stderr.contains("No space left on device");
         assert!(code == Some(1) && says_so, "{code:?}: {stderr}");
     });
+}
+
+/// A file is where the logs go, so that none can be stored: as on a disk without room for them.
+#[test]
+fn a_run_whose_logs_find_no_room_says_what_it_waits_for() {
+    let folder = tempfile::tempdir().unwrap();
+    let (dag, data) = (folder.path().join("dag.yaml"), folder.path().join("data"));
+    fs::write(
+        &dag,
+        "dag_id: noisy\ntasks:\n  one:\n    command: [echo, one]\n",
+    )
+    .unwrap();
+    fs::create_dir(&data).unwrap();
+    fs::write(data.join("logs"), "in the way").unwrap();
+    let mut command = process::Command::new(env!("CARGO_BIN_EXE_longshore"));
+    command.arg("run").arg(&dag).arg("--data-dir").arg(&data);
+    let mut run = command.stderr(process::Stdio::piped()).spawn().unwrap();
+    let lines = BufReader::new(run.stderr.take().unwrap()).lines();
+    let mut lines = lines.map(Result::unwrap);
+    let said = lines.find(|line| line.starts_with("waiting at most 90 s "));
+    run.kill().unwrap();
+    run.wait().unwrap();
+    let said = said.expect("a word before the end");
+    let logs = data.join("logs").display().to_string();
+    assert!(said.contains(&logs) && said.ends_with(": one"), "{said}");
 }

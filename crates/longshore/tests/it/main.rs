@@ -26,6 +26,7 @@ mod kubectl;
 mod lint;
 mod lost_database;
 mod metrics_reference;
+mod other_cluster;
 mod pod_network;
 mod pools;
 #[path = "../../../longshore-store/tests/it/server.rs"]

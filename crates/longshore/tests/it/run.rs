@@ -454,3 +454,18 @@ fn a_run_that_does_not_exist_cannot_be_gone_on_with() {
         "{stderr}"
     );
 }
+
+/// A stack that no system has room for: then it makes no thread, as where a limit is reached.
+#[test]
+fn a_command_that_may_have_no_thread_says_so() {
+    let folder = TempDir::new().unwrap();
+    let dag = waiting_dag(folder.path());
+    let mut command = longshore();
+    command.arg("run").arg(&dag).arg("--data-dir");
+    command.arg(folder.path().join("data"));
+    command.env("RUST_MIN_STACK", (1_u64 << 46).to_string());
+    let (code, stdout, stderr) = outcome(&mut command);
+    assert_eq!((code, stdout.as_str()), (1, ""), "{stderr}");
+    assert!(stderr.starts_with("error[LS1905]: "), "{stderr}");
+    assert!(stderr.contains("help: end other programs"), "{stderr}");
+}

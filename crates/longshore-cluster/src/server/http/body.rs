@@ -1,12 +1,12 @@
 //! Bodies of requests and answers.
 
-use std::convert::Infallible;
+use std::{convert::Infallible, pin::Pin, time::Duration};
 
 use bytes::{Bytes, BytesMut};
 use futures::{Stream, StreamExt, stream::BoxStream};
 use http::{
-    Response, StatusCode,
-    header::{CONTENT_TYPE, RETRY_AFTER},
+    HeaderMap, Response, StatusCode,
+    header::{CONTENT_TYPE, EXPECT, RETRY_AFTER},
 };
 use http_body::Frame;
 use http_body_util::{BodyExt, Full, StreamBody, combinators::UnsyncBoxBody};
@@ -25,17 +25,58 @@ pub type ApiBody = UnsyncBoxBody<Bytes, BoxError>;
 /// Largest request body, as upstream.
 const BODY_LIMIT: usize = 3_145_728;
 
+/// How much of a body that is too large is read and thrown away, and for how long.
+const REST_LIMIT: usize = 8 << 20;
+const REST_TIME: Duration = Duration::from_secs(1);
+
+/// What a client does with a body.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Sending {
+    /// It sends the body at once.
+    AtOnce,
+    /// It asks first (`Expect: 100-continue`), and the first read of the body tells it to send.
+    WhenRead,
+}
+
+impl Sending {
+    pub(crate) fn of(headers: &HeaderMap) -> Self {
+        match headers.contains_key(EXPECT) {
+            true => Self::WhenRead,
+            false => Self::AtOnce,
+        }
+    }
+}
+
 /// Reads a whole request body.
-pub(crate) async fn collect<B>(body: B) -> Result<Bytes>
+///
+/// A client that sends at once reads no answer before it has sent all: the end of the connection with a rest of the body in
+/// it would reset the connection, and the answer would be lost. So the rest is read, up to a limit.
+pub(crate) async fn collect<B>(body: B, sending: Sending) -> Result<Bytes>
 where
     B: http_body::Body<Data = Bytes> + Send,
     B::Error: Into<BoxError>,
 {
-    // A body that says how long it is need not be read to be refused.
+    let mut body = std::pin::pin!(body);
+    // A body that says how long it is need not be kept to be refused.
     if body.size_hint().lower() > BODY_LIMIT as u64 {
+        if sending == Sending::AtOnce {
+            throw_away(body).await;
+        }
         return Err(ApiError::too_large(BODY_LIMIT));
     }
-    let mut body = std::pin::pin!(body);
+    if let Some(whole) = read_whole(body.as_mut()).await? {
+        return Ok(whole);
+    }
+    throw_away(body).await;
+    Err(ApiError::too_large(BODY_LIMIT))
+}
+
+/// Reads a body; `None` where it is too large.
+async fn read_whole<B>(mut body: Pin<&mut B>) -> Result<Option<Bytes>>
+where
+    B: http_body::Body<Data = Bytes> + Send,
+    B::Error: Into<BoxError>,
+{
     let mut whole = BytesMut::new();
     while let Some(frame) = body.frame().await {
         let frame = frame.map_err(|error| {
@@ -43,12 +84,30 @@ where
         })?;
         if let Ok(data) = frame.into_data() {
             if whole.len() + data.len() > BODY_LIMIT {
-                return Err(ApiError::too_large(BODY_LIMIT));
+                return Ok(None);
             }
             whole.extend_from_slice(&data);
         }
     }
-    Ok(whole.freeze())
+    Ok(Some(whole.freeze()))
+}
+
+async fn throw_away<B>(mut body: Pin<&mut B>)
+where
+    B: http_body::Body<Data = Bytes> + Send,
+{
+    let mut left = REST_LIMIT;
+    let read = async {
+        while let Some(Ok(frame)) = body.frame().await {
+            let n_bytes = frame.data_ref().map_or(0, Bytes::len);
+            let Some(rest) = left.checked_sub(n_bytes) else {
+                return;
+            };
+            left = rest;
+        }
+    };
+    // What comes later than that is not worth a connection.
+    drop(tokio::time::timeout(REST_TIME, read).await);
 }
 
 /// Decodes a body of JSON, YAML or protobuf.
@@ -196,4 +255,76 @@ pub(crate) fn failure(error: &ApiError) -> Response<ApiBody> {
         response.headers_mut().insert(RETRY_AFTER, seconds.into());
     }
     response
+}
+
+#[cfg(test)]
+mod tests {
+    use futures::channel::mpsc;
+
+    use super::*;
+
+    const PIECE: usize = 1 << 20;
+
+    /// Sends pieces of 1 MiB; returns how many were read, and whether the body was refused.
+    async fn read_of(n_sent: usize, ends: bool, sending: Sending) -> (usize, bool) {
+        let (send, sent) = mpsc::unbounded();
+        for _ in 0..n_sent {
+            let piece = Bytes::from(vec![b' '; PIECE]);
+            send.unbounded_send(Ok::<_, BoxError>(Frame::data(piece)))
+                .unwrap();
+        }
+        let held = (!ends).then_some(send);
+        let mut n_read = 0;
+        let counted = sent.inspect(|_| n_read += 1);
+        let is_refused = match collect(StreamBody::new(counted), sending).await {
+            Ok(_) => false,
+            Err(error) => {
+                assert_eq!(error.code, 413);
+                true
+            }
+        };
+        drop(held);
+        (n_read, is_refused)
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_is_left_of_a_body_that_is_too_large_is_read_within_limits() {
+        for (n_sent, ends, n_read, is_refused) in [
+            (3, true, 3, false),
+            (5, true, 5, true),
+            // Three pieces are kept until the fourth is too much, eight more are thrown away, and the next is beyond.
+            (40, true, 4 + 8 + 1, true),
+            // The client stops in its middle.
+            (5, false, 5, true),
+        ] {
+            let found = read_of(n_sent, ends, Sending::AtOnce).await;
+            assert_eq!(found, (n_read, is_refused), "{n_sent} MiB");
+        }
+    }
+
+    #[tokio::test]
+    async fn a_client_that_asks_first_is_not_told_to_send_what_is_too_large() {
+        struct Announced(Full<Bytes>, bool);
+        impl http_body::Body for Announced {
+            type Data = Bytes;
+            type Error = Infallible;
+
+            fn poll_frame(
+                mut self: Pin<&mut Self>,
+                context: &mut std::task::Context<'_>,
+            ) -> std::task::Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+                assert!(self.1, "the body is read");
+                Pin::new(&mut self.0).poll_frame(context)
+            }
+
+            fn size_hint(&self) -> http_body::SizeHint {
+                self.0.size_hint()
+            }
+        }
+        for (sending, may_be_read) in [(Sending::WhenRead, false), (Sending::AtOnce, true)] {
+            let body = Full::new(Bytes::from(vec![b' '; BODY_LIMIT + 1]));
+            let refused = collect(Announced(body, may_be_read), sending).await;
+            assert_eq!(refused.unwrap_err().code, 413);
+        }
+    }
 }

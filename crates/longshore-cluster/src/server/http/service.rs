@@ -16,7 +16,7 @@ use tower::{BoxError, Service};
 
 use super::{
     accept::{Encoding, Form, Messages, negotiate, negotiate_review},
-    body::{self, ApiBody, NoMessage},
+    body::{self, ApiBody, NoMessage, Sending},
     discovery,
     present::Presentation,
     query::Query,
@@ -123,6 +123,7 @@ where
     };
     let input = Input {
         content_type: content_type(&parts).to_owned(),
+        sending: Sending::of(&parts.headers),
         bytes: Bytes::new(),
     };
     if let Some(review) = reviews::find(&path) {
@@ -284,6 +285,7 @@ fn is_in_scope(resource: &Resource, path: &ResourcePath) -> bool {
 /// The body of a request.
 struct Input {
     content_type: String,
+    sending: Sending,
     bytes: Bytes,
 }
 
@@ -293,7 +295,7 @@ impl Input {
         B: http_body::Body<Data = Bytes> + Send,
         B::Error: Into<BoxError>,
     {
-        let bytes = body::collect(body).await?;
+        let bytes = body::collect(body, self.sending).await?;
         Ok(Input { bytes, ..self })
     }
 

@@ -8,7 +8,7 @@ use std::net::IpAddr;
 use serde_json::Value;
 
 use super::{
-    NO_ADDRESS,
+    addresses::{self, Loopback},
     pod_rules::{items, label_violations},
 };
 use crate::server::{error::Cause, meta};
@@ -86,10 +86,7 @@ fn subset_violations(endpoints: &Value, causes: &mut Vec<Cause>) {
             for (index, address) in items(subset, list).enumerate() {
                 let field = format!("{field}.{list}[{index}]");
                 let ip = meta::text(address, "/ip");
-                let why = match ip.parse() {
-                    Ok(parsed) => special(parsed, ip),
-                    Err(_) => Some(NO_ADDRESS.to_owned()),
-                };
+                let why = addresses::complaint(ip, Loopback::Accepted);
                 let name = meta::text(address, "/hostname");
                 let at = format!("{field}.ip");
                 causes.extend(why.map(|why| Cause::invalid(&at, &ip.into(), &why)));
@@ -106,7 +103,7 @@ fn address_complaint(kind: &str, text: &str) -> Option<String> {
     let parsed = text.parse::<IpAddr>();
     match (kind, parsed) {
         ("IPv4", Ok(address @ IpAddr::V4(_))) | ("IPv6", Ok(address @ IpAddr::V6(_))) => {
-            special(address, text)
+            addresses::special(address, text, Loopback::Accepted)
         }
         ("IPv4", _) => Some("must be a valid IPv4 address".to_owned()),
         ("IPv6", _) => Some("must be a valid IPv6 address".to_owned()),
@@ -114,35 +111,12 @@ fn address_complaint(kind: &str, text: &str) -> Option<String> {
     }
 }
 
-/// Why an address cannot be that of an endpoint.
-fn special(address: IpAddr, text: &str) -> Option<String> {
-    let is_multicast = match address {
-        IpAddr::V4(address) => {
-            let [first, second, third, _] = address.octets();
-            [first, second, third] == [224, 0, 0]
-        }
-        IpAddr::V6(address) => address.segments()[0] & 0xff0f == 0xff02,
-    };
-    let is_link_local = match address {
-        IpAddr::V4(address) => address.is_link_local(),
-        IpAddr::V6(address) => address.is_unicast_link_local(),
-    };
-    if address.is_unspecified() {
-        return Some(format!("may not be unspecified ({text})"));
-    }
-    let why = match (is_link_local, is_multicast) {
-        (true, _) => "may not be in the link-local range (169.254.0.0/16, fe80::/10)",
-        (_, true) => "may not be in the link-local multicast range (224.0.0.0/24, ff02::/10)",
-        (false, false) => return None,
-    };
-    Some(why.to_owned())
-}
-
 #[cfg(test)]
 mod tests {
     use serde_json::json;
 
     use super::*;
+    use crate::server::strategy::NO_ADDRESS;
 
     const LABEL: &str = "a lowercase RFC 1123 label must consist of";
 

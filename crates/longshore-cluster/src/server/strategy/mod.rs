@@ -2,6 +2,7 @@
 //! validation.
 
 pub(crate) mod access;
+mod addresses;
 mod budgets;
 mod control;
 mod data;

@@ -60,6 +60,21 @@ fn the_status_is_written_once_the_run_service_has_acknowledged() {
 }
 
 #[test]
+fn nothing_waits_for_events_that_nobody_receives() {
+    let unheard = |world: World| world.with(|it| it.action.has_event_receiver = false);
+    for (world, expected) in [
+        (
+            action(),
+            "create r-a-0 as u/1/0; persist Queued.0 of 1; after 10s",
+        ),
+        (action().deleting(), "release r-a; await"),
+    ] {
+        let plan = decided(&unheard(world), Asked::NotAsked);
+        assert_eq!(words(&plan), expected);
+    }
+}
+
+#[test]
 fn what_was_acknowledged_is_written_as_it_was_told_whatever_has_changed_since() {
     let new = action();
     let report = told(&new);

@@ -19,13 +19,11 @@ use tokio::time::{self, MissedTickBehavior};
 use super::{ServerArgs, block_on, follow::Subject, print};
 use crate::{
     cli::{Format, Globals},
-    cmd::run::{
-        report::{FailedTask, LOG_LINES, MAX_FAILURES, write_failures},
-        tail,
-    },
+    cmd::run::report::{FailedTask, LOG_LINES, MAX_FAILURES, write_failures},
     error::{CliError, render},
     exit::Exit,
     output::{self, DIM},
+    printable::plain,
     progress::{
         Progress, REDRAWS_PER_SECOND, age,
         board::{Board, BoardTask},
@@ -141,7 +139,7 @@ async fn last_lines(client: &Client, task: &TaskName) -> Result<Vec<String>, Str
         bytes.extend_from_slice(&chunk.map_err(|why| why.to_string())?);
     }
     let text = String::from_utf8_lossy(&bytes);
-    Ok(text.lines().map(tail::printable).collect())
+    Ok(text.lines().map(plain).collect())
 }
 
 async fn watch(client: &Client, name: &RunName, globals: &Globals) -> Result<Run, CliError> {

@@ -6,7 +6,7 @@ use std::{
     path::Path,
 };
 
-use crate::printable::is_direction;
+use crate::printable::plain;
 
 /// No more than this is read, from the end.
 const MAX_BYTES: u64 = 64 * 1024;
@@ -24,7 +24,7 @@ pub(crate) fn tail(path: &Path, n: usize) -> io::Result<Vec<String>> {
     let from = lines.len().saturating_sub(n);
     Ok(lines[from..]
         .iter()
-        .map(|line| printable(without_cri_prefix(line)))
+        .map(|line| plain(without_cri_prefix(line)))
         .collect())
 }
 
@@ -39,15 +39,6 @@ fn without_cri_prefix(line: &str) -> &str {
         }
         _ => line,
     }
-}
-
-/// The line without control characters.
-pub(crate) fn printable(line: &str) -> String {
-    anstream::adapter::strip_str(line)
-        .to_string()
-        .chars()
-        .filter(|c| *c == '\t' || !c.is_control() && !is_direction(*c))
-        .collect()
 }
 
 #[cfg(test)]

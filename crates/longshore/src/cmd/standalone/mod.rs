@@ -4,7 +4,6 @@ use std::{num::NonZeroU32, path::PathBuf, time::Duration};
 
 use clap::{Args, ValueEnum};
 use longshore_cluster::Authorization;
-use tokio::runtime::Runtime;
 
 use crate::{
     cli::{Globals, help_end},
@@ -15,9 +14,11 @@ use crate::{
     images::UnmappedImagesArgs,
     local_cluster::Lifetime,
     logging, open_files, output,
+    pids_limit::PidsLimitArgs,
     progress::phases::Phases,
     service::{Service, ServiceConfig},
     signals::{self, Interrupts, Signals},
+    threads,
 };
 
 mod ready;
@@ -69,6 +70,8 @@ pub(crate) struct StandaloneArgs {
     #[command(flatten)]
     images: UnmappedImagesArgs,
     #[command(flatten)]
+    pids: PidsLimitArgs,
+    #[command(flatten)]
     database: DatabaseArgs,
 }
 
@@ -99,7 +102,7 @@ pub(crate) fn standalone(args: &StandaloneArgs, globals: &Globals) -> Result<Exi
     open_files::raise();
     let config = config(args, &data_dir)?;
     let in_data_dir = |source| CliError::in_data_dir(data_dir.path().to_owned(), source);
-    let runtime = Runtime::new().map_err(in_data_dir)?;
+    let runtime = threads::runtime()?;
     let exit = runtime.block_on(async {
         let signals = Signals::listen().map_err(in_data_dir)?;
         serve(args, &config, phases, signals, globals).await
@@ -122,6 +125,7 @@ fn config(args: &StandaloneArgs, data_dir: &DataDir) -> Result<ServiceConfig, Cl
         pod_network: args.pod_network,
         disposal: args.failed_pods.disposal(),
         unmapped_images: args.images.unmapped(),
+        pod_pids_limit: args.pids.limit(),
         dags_folder: args.dags_folder.clone(),
         port: args.port,
         kube_port: args.kube_port,

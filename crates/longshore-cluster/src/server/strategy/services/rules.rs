@@ -9,7 +9,14 @@ use super::{
     CLUSTER_IP, EXTERNAL_NAME, LOAD_BALANCER, NODE_PORT, is_externally_accessible, is_headless,
     kind, needs_check_port, number, ports, spec_text, texts,
 };
-use crate::server::{error::Cause, meta, strategy::NO_ADDRESS};
+use crate::server::{
+    error::Cause,
+    meta,
+    strategy::{
+        NO_ADDRESS,
+        addresses::{self, Loopback},
+    },
+};
 
 const TYPES: &[&str] = &[CLUSTER_IP, EXTERNAL_NAME, LOAD_BALANCER, NODE_PORT];
 const PROTOCOLS: &[&str] = &["SCTP", "TCP", "UDP"];
@@ -315,16 +322,9 @@ fn family_changes(new: &Value, old: &Value) -> Vec<Cause> {
 fn external_address_violations(service: &Value) -> Vec<Cause> {
     let mut causes = Vec::new();
     for (index, text) in texts(service, "externalIPs").into_iter().enumerate() {
-        let why = match text.parse::<IpAddr>() {
-            Err(_) => NO_ADDRESS,
-            Ok(address) if address.is_unspecified() => "may not be unspecified (0.0.0.0 or ::)",
-            Ok(address) if address.is_loopback() => {
-                "may not be in the loopback range (127.0.0.0/8, ::1/128)"
-            }
-            Ok(_) => continue,
-        };
+        let why = addresses::complaint(text, Loopback::Refused);
         let field = format!("spec.externalIPs[{index}]");
-        causes.push(Cause::invalid(&field, &text.into(), why));
+        causes.extend(why.map(|why| Cause::invalid(&field, &text.into(), &why)));
     }
     causes
 }

@@ -420,3 +420,30 @@ fn fields_are_judged() {
         assert!(fields.contains(&field), "{change}: {found:?}");
     }
 }
+
+#[test]
+fn an_external_address_leads_to_one_place_outside_of_the_machine() {
+    for (address, expected) in [
+        ("192.0.2.1", ""),
+        ("2001:db8::1", ""),
+        ("127.0.0.1", "may not be in the loopback range"),
+        ("::1", "may not be in the loopback range"),
+        ("0.0.0.0", "may not be unspecified (0.0.0.0)"),
+        ("169.254.169.254", "may not be in the link-local range"),
+        ("fe80::1", "may not be in the link-local range"),
+        ("224.0.0.1", "may not be in the link-local multicast range"),
+        ("db.example.com", "must be a valid IP address"),
+    ] {
+        let found = violations(&made(json!({"externalIPs": [address]})), None);
+        let found = found
+            .iter()
+            .filter(|it| it.field == "spec.externalIPs[0]")
+            .map(|it| it.message.as_str())
+            .collect::<Vec<_>>();
+        assert_eq!(found.len(), usize::from(!expected.is_empty()), "{address}");
+        assert!(
+            found.iter().all(|found| found.contains(expected)),
+            "{address}: {found:?}"
+        );
+    }
+}
