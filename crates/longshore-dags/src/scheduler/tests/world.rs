@@ -51,6 +51,7 @@ pub(super) fn task(id: &str, upstream: &[&str]) -> Task {
         is_setup: false,
         is_teardown: false,
         pod_override: None,
+        python: None,
     }
 }
 
@@ -85,6 +86,7 @@ pub(super) fn dag(tasks: Vec<Task>) -> Dag {
         files: BTreeMap::new(),
         workspace: None,
         tasks,
+        python: None,
     }
 }
 
