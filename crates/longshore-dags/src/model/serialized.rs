@@ -13,7 +13,7 @@ use longshore_airflow::{
 use serde_json::Value;
 
 use super::{
-    CanonicalError, Dag, DEFAULT_RETRY_DELAY, PythonDag, PythonTask, Task, TaskPart, Unsupported,
+    CanonicalError, DEFAULT_RETRY_DELAY, Dag, PythonDag, PythonTask, Task, TaskPart, Unsupported,
     WeightRule as Rule,
 };
 use crate::timetable::{Timetable, TimetableError};
@@ -130,7 +130,10 @@ fn tasks(document: &Document) -> BTreeMap<String, Task> {
     let upstream = document.dag.upstream();
     let tasks = document.dag.tasks.iter().map(|operator| {
         let mut task = task(document, operator);
-        let before = upstream.get(operator.task_id.as_str()).into_iter().flatten();
+        let before = upstream
+            .get(operator.task_id.as_str())
+            .into_iter()
+            .flatten();
         task.upstream = before.map(|id| (*id).to_owned()).collect();
         (task.task_id.clone(), task)
     });
@@ -200,14 +203,19 @@ fn unsupported(document: &Document, timetable: &Timetable) -> Vec<Unsupported> {
         settings.timetable,
         Some(Written::AssetTriggered(_) | Written::AssetOrTime(_))
     );
+    let is_by_assets = matches!(settings.timetable, Some(Written::AssetTriggered(_)));
     let class = match timetable {
-        Timetable::Unsupported { class } if !matches!(settings.timetable, Some(Written::AssetTriggered(_))) => {
-            Some(class.clone())
-        }
-        _ => None,
+        Timetable::Unsupported { class } => Some(class.clone()).filter(|_| !is_by_assets),
+        Timetable::Null
+        | Timetable::Once
+        | Timetable::Continuous
+        | Timetable::CronTrigger(_)
+        | Timetable::DeltaTrigger { .. }
+        | Timetable::MultipleCronTrigger(_)
+        | Timetable::CronDataInterval(_)
+        | Timetable::DeltaDataInterval(_) => None,
     };
-    let has_callbacks =
-        settings.has_on_success_callback() || settings.has_on_failure_callback();
+    let has_callbacks = settings.has_on_success_callback() || settings.has_on_failure_callback();
     let mut found = Vec::new();
     found.extend(class.map(|class| Unsupported::Timetable { class }));
     for (is_there, part) in [
