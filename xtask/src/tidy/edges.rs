@@ -56,11 +56,13 @@ const ALLOWED: [(&str, &[&str]); 29] = [
         &[
             "longshore-airflow",
             "longshore-api",
+            "longshore-bundles",
             "longshore-core",
             "longshore-files",
             "longshore-k8s",
             "longshore-kit",
             "longshore-plugins",
+            "longshore-python",
             "longshore-store",
         ],
     ),

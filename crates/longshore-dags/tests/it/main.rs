@@ -7,6 +7,7 @@
     reason = "clippy sees as a test only what is in a test function"
 )]
 
+mod airflow_files;
 mod executor;
 mod failed_pods;
 mod laws;
