@@ -40,6 +40,7 @@ use crate::{
     progress::phases::Phases,
 };
 
+pub(crate) mod airflow;
 mod cluster;
 pub(crate) mod database;
 mod pools;

@@ -25,7 +25,7 @@ use crate::{
         position::{Position, Reached},
         shared::Shared,
     },
-    catalog::{Entry, due, rows},
+    catalog::{Entry, StoredRows, due, parsed, rows},
     measures::DagMeasures,
     model::CanonicalError,
 };
@@ -110,7 +110,7 @@ impl Scheduler {
         ended.iter().for_each(|run| launched.run_ended(run));
         self.shared
             .catalog_mut()
-            .apply(&record.dags, record.catalog_version);
+            .apply(&record.dags, &record.changes, record.catalog_version);
         let position = record.changes.watch_position.as_deref();
         let position = position.map(|text| Reached::stored(Some(text), &self.shared.cluster));
         self.shared.inbox.consume(record.n_facts, position);
@@ -170,7 +170,7 @@ impl Scheduler {
     /// All reads come first: where one fails, nothing has changed, and the next commit meets the same conflict.
     async fn reload(&self) -> Result<(), SchedulerError> {
         let mut snapshot = self.shared.store.load().await?;
-        let dags = std::mem::take(&mut snapshot.dags);
+        let dags = StoredRows::take(&mut snapshot);
         let position = snapshot.watch_position.as_deref();
         let position = Reached::stored(position, &self.shared.cluster);
         let settled = self.settled(&snapshot).await?;
@@ -381,6 +381,7 @@ impl Controller for Scheduler {
             existing_runs,
         } = observed;
         let mut dags = rows::decide(catalog, work.now);
+        let files = parsed::decide(catalog, &dags, work.now);
         let due = due::decide(catalog, &work.board, &work.facts, existing_runs, work.now);
         // Never both: schedules wait until the rows are as they are to be.
         dags.extend(due.entries);
@@ -395,9 +396,7 @@ impl Controller for Scheduler {
                 changes = rows;
             }
         }
-        changes.dags = dags.iter().map(|entry| entry.row.clone()).collect();
-        let documents = dags.iter().filter_map(|entry| entry.document.clone());
-        changes.documents.extend(documents);
+        catalog.collect_into(&mut changes, &dags, files);
         let is_over = |run: &Run| run.state.is_finished() && due.held.contains(&run.key.dag_id);
         let has_made_room = changes.runs.iter().any(is_over);
         let mut plan = Plan {

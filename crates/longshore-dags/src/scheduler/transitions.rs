@@ -8,6 +8,8 @@ use longshore_store::{RunState, TaskState};
 pub enum Cause {
     /// Its dependencies hold.
     DependenciesHold,
+    /// Its dependencies hold, and it does nothing: it needs no worker.
+    NothingToDo,
     /// Its trigger rule ends it without running it.
     TriggerRule,
     /// Its run, its task, its pool and the scheduler have a slot for it.
@@ -78,6 +80,7 @@ pub const TRANSITIONS: &[Transition] = {
     };
     &[
         (None, Some(Scheduled), Cause::DependenciesHold),
+        (None, Some(Success), Cause::NothingToDo),
         (None, Some(Skipped), Cause::TriggerRule),
         (None, Some(UpstreamFailed), Cause::TriggerRule),
         (None, Some(Skipped), Cause::RunEnded),

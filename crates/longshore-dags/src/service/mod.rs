@@ -2,6 +2,7 @@
 
 pub mod catalog;
 pub mod clear;
+mod parsing;
 pub mod pools;
 pub mod workers;
 
@@ -31,7 +32,7 @@ use crate::{
         position::{Position, Reached},
         shared::Shared,
     },
-    catalog::Catalog,
+    catalog::{Catalog, StoredRows},
     launch::{
         controller::Launches,
         decide::Disposal,
@@ -193,7 +194,7 @@ impl Dags {
         let mut snapshot = store.load().await?;
         let mut dags = StoredDags::default();
         dags.add(std::mem::take(&mut snapshot.documents).into_values());
-        let catalog = Catalog::load(std::mem::take(&mut snapshot.dags), &mut dags);
+        let catalog = Catalog::load(StoredRows::take(&mut snapshot), &mut dags);
         let cluster = cluster_id(&client).await?;
         let stored = snapshot.watch_position.as_deref();
         let position: Option<Position> = stored.and_then(|text| text.parse().ok());

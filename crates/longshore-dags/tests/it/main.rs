@@ -7,6 +7,7 @@
     reason = "clippy sees as a test only what is in a test function"
 )]
 
+mod airflow_files;
 mod desk;
 mod execution;
 mod executor;

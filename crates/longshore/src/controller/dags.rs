@@ -9,6 +9,7 @@ use tokio_util::sync::CancellationToken;
 use super::{Context, hosts};
 use crate::{
     engine::{
+        airflow,
         database::Rights,
         scheduling::{Scheduling, SchedulingPlan, parallelism},
         workers::WorkersPlan,
@@ -50,6 +51,7 @@ pub(super) async fn run(
     let client = |name| context.cluster.gated_client(name, &context.metrics, &gate);
     let mut scheduling = Scheduling::start(client("dags")?, store, plan, &phases).await?;
     let folder = dags_folder(config.dags_folder.as_ref(), &config.data_dir)?;
+    airflow::follow(config.airflow.as_ref(), &scheduling, &folder)?;
     let front = Front::start(&scheduling, client("console")?, &folder, &phases).await?;
     context.counts.follow(&scheduling.dags, front.tasks());
     let server = format!("http://{address}");

@@ -18,6 +18,7 @@ use tokio::net::TcpListener;
 
 use crate::{
     engine::{
+        airflow::{self, AirflowPlan},
         database::{Database, Rights},
         scheduling::{Scheduling, SchedulingPlan, parallelism},
         workers::WorkersPlan,
@@ -57,6 +58,8 @@ pub(crate) struct ServiceConfig {
     pub(crate) pod_network: bool,
     /// What becomes of pods of DAGs that have ended.
     pub(crate) disposal: Disposal,
+    /// How Python DAG files are parsed; `None`: not at all.
+    pub(crate) airflow: Option<AirflowPlan>,
     /// What happens with pods whose image is not in the image map.
     pub(crate) unmapped_images: UnmappedImages,
     /// How many processes a pod may have.
@@ -133,6 +136,7 @@ impl Service {
             }),
         };
         let mut scheduling = Scheduling::start(cluster.client("dags"), store, plan, phases).await?;
+        airflow::follow(config.airflow.as_ref(), &scheduling, &dags_folder)?;
         let client = cluster.client("console");
         let front = Front::start(&scheduling, client, &dags_folder, phases).await?;
 

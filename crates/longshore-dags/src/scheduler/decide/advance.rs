@@ -81,6 +81,11 @@ fn follow(
 ) {
     match verdict {
         Verdict::Wait => {}
+        Verdict::Run if run.row(instance).state.is_none() && needs_no_worker(run, instance) => {
+            let row = run.transition(instance, TaskState::Success, Cause::NothingToDo);
+            row.try_number += 1;
+            (row.start_date, row.end_date) = (Some(now), Some(now));
+        }
         Verdict::Run if run.row(instance).state.is_none() => {
             schedule(run, instance, Cause::DependenciesHold, now);
         }
@@ -93,6 +98,12 @@ fn follow(
             row.end_date = Some(now);
         }
     }
+}
+
+/// Whether the task does nothing. Its try counts all the same, as upstream.
+fn needs_no_worker(run: &RunWork<'_>, instance: usize) -> bool {
+    let python = run.spec(instance).python.as_ref();
+    python.is_some_and(|task| task.is_empty)
 }
 
 /// What the rule of a task says of all instances of the tasks before it.

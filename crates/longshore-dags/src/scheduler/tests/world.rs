@@ -52,6 +52,7 @@ pub(super) fn task(id: &str, upstream: &[&str]) -> Task {
         is_setup: false,
         is_teardown: false,
         pod_override: None,
+        python: None,
     }
 }
 
@@ -86,6 +87,7 @@ pub(super) fn dag(tasks: Vec<Task>) -> Dag {
         files: BTreeMap::new(),
         workspace: None,
         tasks,
+        python: None,
     }
 }
 
