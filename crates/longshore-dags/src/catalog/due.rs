@@ -186,6 +186,5 @@ fn run_of(entry: &Entry, dag: &Arc<Dag>, new: schedules::NewRun) -> NewRun {
         run_type: RunType::Scheduled,
         logical_date: Some(logical_date),
         conf: json!({}),
-        details: RunDetails::default(),
     }
 }

@@ -23,7 +23,7 @@ use longshore_dags::{
 };
 use longshore_kit::{Clock, Metrics};
 use longshore_store::{
-    Catalog, DocumentHash, ListedRun, RunCursor, RunDetails, RunFilter, RunKey, RunState, RunType,
+    Catalog, DocumentHash, ListedRun, RunCursor, RunFilter, RunKey, RunState, RunType,
     StoreError, TaskFilter, TaskInstance,
 };
 use serde_json::Value;
