@@ -13,6 +13,7 @@ use clap::{Parser, Subcommand};
 use kube_build::Program;
 use real_cluster::Components;
 
+mod airflow;
 mod benches;
 mod campaign;
 mod cargo_deny;
@@ -63,6 +64,8 @@ enum Chore {
     Kubectl,
     /// Install the Flyte SDK for Python, if it was not yet, and print the path of its virtual environment
     FlyteSdk,
+    /// Install Airflow, if it was not yet, and print the path of its virtual environment
+    Airflow,
     /// Get Helm and the clients for Go, Python and Java, if they are not there, and print the path of their directory
     Clients,
     /// Build and get what the tests need of others, in the order in which `.ci/run` needs it
@@ -112,6 +115,10 @@ fn main() -> Result<ExitCode> {
             println!("{}", flyte_sdk::environment()?.display());
             Ok(ExitCode::SUCCESS)
         }
+        Chore::Airflow => {
+            println!("{}", airflow::environment()?.display());
+            Ok(ExitCode::SUCCESS)
+        }
         Chore::Clients => {
             println!("{}", foreign_clients::folder()?.display());
             Ok(ExitCode::SUCCESS)
@@ -125,6 +132,7 @@ fn main() -> Result<ExitCode> {
                 Program::Scheduler,
             ])?;
             flyte_sdk::environment()?;
+            airflow::environment()?;
             foreign_clients::folder()?;
             Ok(ExitCode::SUCCESS)
         }

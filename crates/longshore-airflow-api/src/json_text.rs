@@ -1,6 +1,6 @@
 //! A value of JSON as the text that it came as.
 
-use std::fmt;
+use std::{fmt, sync::Arc};
 
 use bytes::Bytes;
 use serde::de::{Error as _, IgnoredAny};
@@ -33,6 +33,12 @@ impl JsonText {
         }
     }
 
+    /// A text that was checked when it was stored. It is shared, not copied.
+    #[must_use]
+    pub fn stored(text: Arc<str>) -> Self {
+        Self(Bytes::from_owner(Stored(text)))
+    }
+
     /// The text.
     #[must_use]
     pub fn as_str(&self) -> &str {
@@ -43,6 +49,15 @@ impl JsonText {
     #[must_use]
     pub fn bytes(&self) -> Bytes {
         self.0.clone()
+    }
+}
+
+/// A text whose bytes others share.
+struct Stored(Arc<str>);
+
+impl AsRef<[u8]> for Stored {
+    fn as_ref(&self) -> &[u8] {
+        self.0.as_bytes()
     }
 }
 
@@ -75,6 +90,7 @@ mod tests {
         }
         assert!(JsonText::read(&b"\"\xff\""[..]).is_err());
         assert_eq!(JsonText::of_checked(Bytes::new()).as_str(), "null");
+        assert_eq!(JsonText::stored("[1]".into()).as_str(), "[1]");
         assert_eq!(JsonText::from(&json!({"a": [1]})).as_str(), "{\"a\":[1]}");
     }
 }

@@ -21,5 +21,5 @@ pub use control::{Checks, Control, ControlError};
 pub use feed::Feed;
 pub use names::{RunName, TaskName};
 pub use problem::Problem;
-pub use router::{Access, Hosts, Scrape, operations, router};
+pub use router::{Access, Hosts, Scrape, beside, operations, router};
 pub use token::Token;

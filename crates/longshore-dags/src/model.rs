@@ -14,13 +14,17 @@ use crate::timetable::Timetable;
 mod canonical;
 mod graph;
 mod plugin;
+mod python;
 mod rules;
+mod serialized;
 
 pub use canonical::CanonicalError;
 pub(crate) use graph::{Upstream, ancestors, find_cycles};
 pub use longshore_airflow::serialized::TriggerRule;
 pub use plugin::{Launcher, PluginTask};
+pub use python::{PythonDag, PythonTask, TaskPart, Unsupported};
 pub use rules::WeightRule;
+pub use serialized::NotSchedulable;
 
 /// Runs of a DAG at the same time, where the file says nothing.
 pub const DEFAULT_MAX_ACTIVE_RUNS: u32 = 16;
@@ -78,6 +82,9 @@ pub struct Dag {
     pub workspace: Option<Workspace>,
     /// The tasks by id. Every name in `upstream` is a key here, and there is no cycle.
     pub tasks: BTreeMap<String, Task>,
+    /// What only a DAG from Python has; `None` for a container DAG.
+    #[serde(skip)]
+    pub python: Option<PythonDag>,
 }
 
 impl Dag {
@@ -156,4 +163,7 @@ pub struct Task {
     pub is_teardown: bool,
     /// `executor_config.pod_override` as the user wrote it, else `None`.
     pub pod_override: Option<Value>,
+    /// What only a task of a DAG from Python has, which a worker runs; `None` for a task of a container DAG.
+    #[serde(skip)]
+    pub python: Option<Box<PythonTask>>,
 }

@@ -6,11 +6,34 @@ use longshore_store::{BundleVersion, DagVersion, DocumentHash, StoredDocument};
 
 use crate::scheduler::identity::version_id;
 
+/// What a DAG says, for comparing and storing it. Made where the document is read, beside the scheduler's rounds: it
+/// costs as much as the document has bytes.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Content {
+    /// The DAG.
+    pub dag_id: String,
+    /// The hash of what it says.
+    pub hash: String,
+    /// What is stored.
+    pub document: StoredDocument,
+}
+
+impl Content {
+    /// What this document says.
+    pub fn of(document: &Document) -> Self {
+        Self {
+            dag_id: document.dag.dag_id.clone(),
+            hash: document.hash().to_string(),
+            document: StoredDocument::of(&document.to_json()),
+        }
+    }
+}
+
 /// A DAG as the parser saw it.
 #[derive(Clone, Copy, Debug)]
 pub struct Parsed<'a> {
     /// What it says.
-    pub document: &'a Document,
+    pub content: &'a Content,
     /// The text of its file, where it was read.
     pub source: Option<&'a DocumentHash>,
     /// The bundle of its file, and the version of the bundle.
@@ -28,17 +51,17 @@ pub enum SeenVersion {
     Same,
     /// It says what the latest version says, in another text or at another place: this is what the row becomes.
     Moved(DagVersion),
-    /// It says something else: another version, and its document.
-    New(DagVersion, StoredDocument),
+    /// It says something else: another version, whose document is that of its content.
+    New(DagVersion),
 }
 
 /// What becomes of a DAG whose latest version is `latest`. The order of keys, of tasks and of lists of texts makes no
 /// version, and neither does the folder of the file; see `Document::hash`. A DAG that says again what an earlier version
 /// said, and not the latest one, gets a version of its own, as upstream.
 pub fn seen(latest: Option<&DagVersion>, parsed: &Parsed<'_>) -> SeenVersion {
-    let content_hash = parsed.document.hash().to_string();
+    let content = parsed.content;
     match latest {
-        Some(latest) if latest.content_hash == content_hash => {
+        Some(latest) if latest.content_hash == content.hash => {
             let source = parsed.source.or(latest.source.as_ref());
             let moved = DagVersion {
                 source: source.cloned(),
@@ -54,21 +77,18 @@ pub fn seen(latest: Option<&DagVersion>, parsed: &Parsed<'_>) -> SeenVersion {
         }
         Some(_) | None => {
             let number = latest.map_or(1, |latest| latest.number + 1);
-            let stored = StoredDocument::of(&parsed.document.to_json());
-            let dag_id = parsed.document.dag.dag_id.clone();
-            let version = DagVersion {
-                id: version_id(parsed.at, &dag_id, number),
-                dag_id,
+            SeenVersion::New(DagVersion {
+                id: version_id(parsed.at, &content.dag_id, number),
+                dag_id: content.dag_id.clone(),
                 number,
-                content_hash,
-                document: stored.hash().clone(),
+                content_hash: content.hash.clone(),
+                document: content.document.hash().clone(),
                 source: parsed.source.cloned(),
                 bundle: parsed.bundle.cloned(),
                 file: parsed.file.to_owned(),
                 created_at: parsed.at,
                 version: 0,
-            };
-            SeenVersion::New(version, stored)
+            })
         }
     }
 }
@@ -114,9 +134,9 @@ mod tests {
         Document::read(value).unwrap_or_else(|why| panic!("{why}: {text}"))
     }
 
-    fn parsed(document: &Document) -> Parsed<'_> {
+    fn parsed(content: &Content) -> Parsed<'_> {
         Parsed {
-            document,
+            content,
             source: None,
             bundle: None,
             file: "sales.py",
@@ -125,10 +145,11 @@ mod tests {
     }
 
     fn new(latest: Option<&DagVersion>, document: &Document) -> DagVersion {
-        match seen(latest, &parsed(document)) {
-            SeenVersion::New(version, stored) => {
-                assert_eq!(version.document, *stored.hash());
-                let read = serde_json::from_str(stored.body()).unwrap();
+        let content = Content::of(document);
+        match seen(latest, &parsed(&content)) {
+            SeenVersion::New(version) => {
+                assert_eq!(version.document, *content.document.hash());
+                let read = serde_json::from_str(content.document.body()).unwrap();
                 assert_eq!(Document::read(read).unwrap(), *document);
                 version
             }
@@ -141,8 +162,8 @@ mod tests {
         let first = new(None, &document(&text("a", "b", false, 0)));
         assert_eq!((first.dag_id.as_str(), first.number), ("sales", 1));
         for again in [text("a", "b", false, 0), text("b", "a", true, 0)] {
-            let document = document(&again);
-            let seen = seen(Some(&first), &parsed(&document));
+            let content = Content::of(&document(&again));
+            let seen = seen(Some(&first), &parsed(&content));
             assert_eq!(seen, SeenVersion::Same, "{again}");
         }
         let changed = document(&text("a", "b", false, 1));
@@ -168,11 +189,12 @@ mod tests {
             name: "git".to_owned(),
             version: Some("4f2a".to_owned()),
         };
+        let content = Content::of(&document);
         let elsewhere = Parsed {
             source: Some(source.hash()),
             bundle: Some(&bundle),
             file: "moved.py",
-            ..parsed(&document)
+            ..parsed(&content)
         };
         let expected = DagVersion {
             source: Some(source.hash().clone()),

@@ -5,7 +5,7 @@ use jiff::{SignedDuration, Timestamp};
 use longshore_airflow::api::{
     DagRunState, DagRunType, TaskInstanceState, TerminalStateNonSuccess, UtcDateTime,
     dag_run::DagRun,
-    task_instance::{EnterRunning, Kwargs, RunContext, StateUpdate, should_retry},
+    task_instance::{EnterRunning, Kwargs, RunContext, SkipDownstream, StateUpdate, should_retry},
 };
 use longshore_store::{Run, RunState, RunType, TaskState, Trigger, WorkerProcess};
 use serde_json::{Map, Value};
@@ -70,6 +70,17 @@ pub fn report(update: StateUpdate, now: Timestamp) -> WorkerReport {
             end: TryEnd::Failed,
             ended_at: now,
         },
+    }
+}
+
+/// What the body of `/skip-downstream` says.
+pub fn skips(skip: &SkipDownstream) -> WorkerReport {
+    let instances = skip.tasks.iter().map(|task| {
+        let (task_id, map_index) = task.address();
+        (task_id.to_owned(), map_index)
+    });
+    WorkerReport::Skips {
+        instances: instances.collect(),
     }
 }
 
@@ -399,7 +410,11 @@ mod tests {
             let report = report(update, now);
             assert_eq!(report, expected, "{body}");
             let is_understood = body["state"] != "scheduled";
-            assert_eq!(task_state(report.state()) == state, is_understood, "{body}");
+            assert_eq!(
+                report.state().map(task_state) == Some(state),
+                is_understood,
+                "{body}"
+            );
         }
     }
 }

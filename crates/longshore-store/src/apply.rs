@@ -76,6 +76,13 @@ pub(crate) async fn apply(c: &mut Connection, changes: &Changes) -> Result<(), R
     put(c, &dag::TABLE, &changes.dags, |dag| dag.version, dag::cells).await
 }
 
+/// The first secret stays.
+pub(crate) async fn offer_token_secret(c: &mut Connection, secret: &str) -> Result<(), Refusal> {
+    let sql = "UPDATE scheduler SET token_secret = ? WHERE token_secret IS NULL";
+    c.execute(sql, [secret.into()]).await?;
+    Ok(())
+}
+
 /// The same hash is the same document: one that is there stays as it is.
 async fn insert_document(c: &mut Connection, document: &StoredDocument) -> Result<(), Refusal> {
     let sql = "INSERT INTO document (hash, body) VALUES (?, ?) ON CONFLICT DO NOTHING";

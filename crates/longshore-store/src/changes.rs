@@ -121,6 +121,9 @@ pub trait RunStore: Send + Sync + 'static {
     /// The current or archived try with this id: the try that an orphaned pod belonged to.
     async fn try_by_id(&self, id: Uuid) -> Result<Option<TaskInstance>, StoreError>;
 
+    /// A version of a DAG.
+    async fn dag_version(&self, id: Uuid) -> Result<Option<DagVersion>, StoreError>;
+
     /// Creates or changes a pool.
     async fn set_pool(&self, pool: &Pool) -> Result<(), StoreError>;
 

@@ -35,7 +35,8 @@ impl Conditions {
         }
     }
 
-    fn add_any_of(&mut self, expression: &str, values: Vec<Cell>) {
+    /// The expression has one of these values, where some are wanted.
+    pub(crate) fn add_any_of(&mut self, expression: &str, values: Vec<Cell>) {
         if !values.is_empty() {
             let marks = vec!["?"; values.len()].join(", ");
             self.add(&format!("{expression} IN ({marks})"), values);

@@ -70,6 +70,12 @@ const MIGRATIONS: &[Change] = &[
         sqlite: include_str!("../migrations/sqlite/0007_heartbeats.sql"),
         postgres: include_str!("../migrations/postgres/0007_heartbeats.sql"),
     },
+    Change {
+        version: 8,
+        name: "worker tokens",
+        sqlite: include_str!("../migrations/sqlite/0008_worker_tokens.sql"),
+        postgres: include_str!("../migrations/postgres/0008_worker_tokens.sql"),
+    },
 ];
 
 /// sqlx's table of applied migrations.

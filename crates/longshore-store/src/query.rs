@@ -190,6 +190,26 @@ pub(crate) async fn dag_versions_of(
     read_all(rows, airflow::read_dag_version)
 }
 
+/// The secret that signs the tokens of workers.
+pub(crate) async fn token_secret(c: &mut Connection) -> Result<String, StoreError> {
+    let rows = fetch(c, "SELECT token_secret FROM scheduler", []).await?;
+    let secret = rows.first().map(|row| row.text("token_secret"));
+    let missing = || Err("there is none".to_owned());
+    secret
+        .unwrap_or_else(missing)
+        .map_err(|why| corrupt("the secret of tokens", why))
+}
+
+/// A version of a DAG.
+pub(crate) async fn dag_version(
+    c: &mut Connection,
+    id: Uuid,
+) -> Result<Option<DagVersion>, StoreError> {
+    let sql = "SELECT * FROM dag_version WHERE id = ?";
+    let rows = fetch(c, sql, [id.to_string().into()]).await?;
+    rows.first().map(airflow::read_dag_version).transpose()
+}
+
 /// Whether a DAG has a run of this name, or one that is about this instant.
 pub(crate) async fn has_run(
     c: &mut Connection,

@@ -170,6 +170,12 @@ impl Store {
         self.inbox.closed().await;
     }
 
+    /// The secret that signs the tokens of workers: the one that is stored, else the one that is offered, from now on.
+    pub async fn token_secret(&self, offered: &str) -> Result<String, StoreError> {
+        self.write(Work::TokenSecret(offered.to_owned())).await?;
+        self.show(query::token_secret).await
+    }
+
     /// The name of the database, without secrets: its file, or user, server and database.
     pub fn database(&self) -> &str {
         &self.database
@@ -262,6 +268,11 @@ impl RunStore for Store {
 
     async fn try_by_id(&self, id: Uuid) -> Result<Option<TaskInstance>, StoreError> {
         self.read(async move |c: &mut Connection| query::try_by_id(c, id).await)
+            .await
+    }
+
+    async fn dag_version(&self, id: Uuid) -> Result<Option<DagVersion>, StoreError> {
+        self.read(async move |c: &mut Connection| query::dag_version(c, id).await)
             .await
     }
 

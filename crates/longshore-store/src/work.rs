@@ -39,6 +39,8 @@ pub(crate) enum Work {
     Keep(Shared),
     /// When workers were heard.
     Heartbeats(Vec<Heartbeat>),
+    /// What signs the tokens of workers, unless there is such a secret already.
+    TokenSecret(String),
 }
 
 impl Work {
@@ -51,6 +53,7 @@ impl Work {
             Self::Tell(id, what) => return write::tell(c, *id, what).await,
             Self::Keep(what) => return write::keep(c, what).await,
             Self::Heartbeats(heartbeats) => return heartbeats::write(c, heartbeats).await,
+            Self::TokenSecret(secret) => apply::offer_token_secret(c, secret).await?,
         }
         Ok(Done::Rows(0))
     }
@@ -58,7 +61,7 @@ impl Work {
     /// How many bytes it has, where it waits for the others.
     pub(crate) fn told(&self) -> Option<usize> {
         match self {
-            Self::Changes(_) | Self::Pool(_) | Self::NoPool(_) => None,
+            Self::Changes(_) | Self::Pool(_) | Self::NoPool(_) | Self::TokenSecret(_) => None,
             Self::Tell(_, what) => Some(write::size(what)),
             Self::Keep(what) => Some(write::size_of_shared(what)),
             Self::Heartbeats(heartbeats) => Some(size_of_val(&**heartbeats)),
@@ -72,6 +75,7 @@ impl Work {
             Self::Pool(Pool { name, .. }) | Self::NoPool(name) => format!("pool {name}"),
             Self::Tell(_, what) => write::conflict(what),
             Self::Keep(_) | Self::Heartbeats(_) => "a value".to_owned(),
+            Self::TokenSecret(_) => "the secret of tokens".to_owned(),
         })
     }
 }

@@ -40,11 +40,13 @@ use crate::{
     progress::phases::Phases,
 };
 
+pub(crate) mod airflow;
 mod cluster;
 pub(crate) mod database;
 mod pools;
 pub(crate) mod scheduling;
 mod watched_store;
+pub(crate) mod workers;
 
 /// The run to be started, and where it runs.
 #[derive(Debug)]
@@ -265,6 +267,8 @@ impl Engine {
                 // The embedded cluster is a new one each time, after all pods of the former one have ended.
                 anywhere: order.cluster.is_none() || order.in_other_cluster,
             },
+            // Its file is that of a container DAG.
+            workers: None,
         };
         let client = cluster.client("dags", &metrics)?;
         let scheduling = Scheduling::start(client, store, plan, &phases).await?;

@@ -6,7 +6,8 @@ use crate::repository::Source;
 /// The subsystems that hold to it.
 const HELD: [&str; 3] = ["longshore-podops", "longshore-dags", "longshore-tasks"];
 /// Sources that may have a map under a lock: an index of caches, clients, and values that have been read.
-const CACHES: [&str; 3] = [
+const CACHES: [&str; 4] = [
+    "crates/longshore-dags/src/pods/worker/dags.rs",
     "crates/longshore-podops/src/selections.rs",
     "crates/longshore-podops/src/ask_webhooks.rs",
     "crates/longshore-tasks/src/secret_cache.rs",

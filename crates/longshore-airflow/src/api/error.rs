@@ -305,6 +305,12 @@ impl ApiError {
         Self::not_found(format!("Dag with dag_id: '{dag_id}' not found"))
     }
 
+    /// 404: the DAG has no such task group.
+    #[must_use]
+    pub fn no_task_group(group_id: &str) -> Self {
+        Self::not_found(format!("Task group {group_id} not found"))
+    }
+
     /// 404: no such run.
     #[must_use]
     pub fn no_dag_run(dag_id: &str, run_id: &str) -> Self {

@@ -162,6 +162,12 @@ impl Reader<'_> {
         self.kept(number.ok_or_else(|| self.config.invalid(key, expected)))
     }
 
+    /// An integer.
+    pub(super) fn integer(&mut self, key: &Key) -> i64 {
+        let read = self.config.integer(key);
+        self.kept(read)
+    }
+
     /// A duration in seconds.
     pub(super) fn seconds(&mut self, key: &Key) -> Duration {
         let number = self.config.float(key).ok();

@@ -102,6 +102,7 @@ const WORKERS: &str = "[workers]";
 const API_AUTH: &str = "[api_auth]";
 const EXECUTION_API: &str = "[execution_api]";
 const API: &str = "[api]";
+const DAG_PROCESSOR: &str = "[dag_processor]";
 
 const KEEPALIVE: &str = "Longshore's client keeps its connections alive by HTTP/2 pings";
 const CLIENT: &str =
@@ -193,6 +194,19 @@ keys! {
 
     BASE_URL = key(API, "base_url", Text, "");
 
+    DAGS_FOLDER = key(CORE, "dags_folder", Text, "");
+    DAGS_ARE_PAUSED = key(CORE, "dags_are_paused_at_creation", Boolean, "True");
+    DAG_DISCOVERY_SAFE_MODE = key(CORE, "dag_discovery_safe_mode", Boolean, "True");
+    DAG_IGNORE_FILE_SYNTAX = key(CORE, "dag_ignore_file_syntax", Text, "glob");
+    BUNDLE_LIST = key(DAG_PROCESSOR, "dag_bundle_config_list", Text, "");
+    BUNDLE_STORAGE = key(DAG_PROCESSOR, "dag_bundle_storage_path", Text, "");
+    REFRESH_INTERVAL = key(DAG_PROCESSOR, "refresh_interval", Integer, "300");
+    PARSING_PROCESSES = key(DAG_PROCESSOR, "parsing_processes", Integer, "2");
+    FILE_PROCESS_INTERVAL = key(DAG_PROCESSOR, "min_file_process_interval", Integer, "30");
+    FILE_PROCESSOR_TIMEOUT = key(DAG_PROCESSOR, "dag_file_processor_timeout", Float, "50");
+    CLEANUP_INTERVAL = key(DAG_PROCESSOR, "stale_bundle_cleanup_interval", Integer, "1800");
+    CLEANUP_AGE = key(DAG_PROCESSOR, "stale_bundle_cleanup_age_threshold", Integer, "21600");
+    CLEANUP_MIN_VERSIONS = key(DAG_PROCESSOR, "stale_bundle_cleanup_min_versions", Integer, "10");
     JWT_AUDIENCE = key(EXECUTION_API, "jwt_audience", List, "urn:airflow.apache.org:task");
     JWT_EXPIRATION_TIME = key(EXECUTION_API, "jwt_expiration_time", Integer, "600");
 }

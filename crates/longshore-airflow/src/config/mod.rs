@@ -7,6 +7,7 @@
 //!
 //! Source: spec 1; upstream `airflow.configuration`.
 
+mod dag_processor;
 mod environment;
 mod executor;
 mod file;
@@ -19,6 +20,7 @@ use std::collections::BTreeMap;
 
 use serde_json::Value;
 
+pub use dag_processor::{DagProcessorSettings, IgnoreFileSyntax};
 pub use executor::{KubernetesExecutor, Namespaces, RequestTimeout, RetryLimit};
 pub use keys::{KEYS, Key, KeyKind, Support};
 pub use problem::{ConfigProblem, InvalidValue};

@@ -93,7 +93,7 @@ impl std::fmt::Debug for TokenSettings {
 }
 
 /// Reads a section; all values that stop the start are told at once.
-fn read<T>(
+pub(super) fn read<T>(
     config: &AirflowConfig,
     section: impl FnOnce(&mut Reader<'_>) -> T,
 ) -> Result<T, Vec<InvalidValue>> {

@@ -150,6 +150,41 @@ impl Var {
         }
     }
 
+    /// The value as Airflow encodes it.
+    #[must_use]
+    pub fn to_json(&self) -> Value {
+        self.write()
+    }
+
+    /// The value as JSON has it: lists and dicts without the words of the encoding. What JSON does not have stays encoded.
+    #[must_use]
+    pub fn to_plain(&self) -> Value {
+        match self {
+            Self::List(items) | Self::Set(items) | Self::Tuple(items) => {
+                items.iter().map(Self::to_plain).collect()
+            }
+            Self::Dict(members) => {
+                let members = members.iter();
+                let plain = members.map(|(name, value)| (name.clone(), value.to_plain()));
+                Value::Object(plain.collect())
+            }
+            Self::Null
+            | Self::Bool(_)
+            | Self::Number(_)
+            | Self::Text(_)
+            | Self::Datetime(_)
+            | Self::Timedelta(_)
+            | Self::Timezone(_)
+            | Self::Relativedelta(_)
+            | Self::Pod(_)
+            | Self::XcomRef(_)
+            | Self::Asset(_)
+            | Self::Param(_)
+            | Self::NotSet
+            | Self::Object(_) => self.write(),
+        }
+    }
+
     /// How many values a `list`, `tuple`, `set` or `dict` has. Nothing else can be mapped over.
     #[must_use]
     pub fn length(&self) -> Option<u64> {

@@ -107,6 +107,11 @@ pub fn router(control: Arc<dyn Control>, access: Access, stopping: CancellationT
         .with_state(shared)
 }
 
+/// An API with another service below a path, which has a guard and limits of its own: none of those of the API hold there.
+pub fn beside(api: Router, path: &str, other: Router) -> Router {
+    Router::new().nest(path, other).merge(api)
+}
+
 /// What the metrics are at the moment, as text.
 pub type Scrape = Arc<dyn Fn() -> String + Send + Sync>;
 

@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use jiff::Timestamp;
 use longshore_kit::Clock;
-use longshore_store::{RunKey, RunStore, StoreError, TaskInstance};
+use longshore_store::{Heartbeats, RunKey, RunStore, StoreError, TaskInstance};
 use tokio::sync::{Notify, broadcast};
 use uuid::Uuid;
 
@@ -13,7 +13,10 @@ use crate::{
     catalog::Catalog,
     launch::table::{LaunchTable, Stage},
     model::Launcher,
-    pods::build::PodConfig,
+    pods::{
+        build::PodConfig,
+        worker::{WorkerDags, WorkerPods},
+    },
     scheduler::{board::Board, inbox::Inbox, worker::WaitingWorkers},
 };
 
@@ -28,6 +31,10 @@ pub(crate) struct Shared {
     /// The uid of `kube-system`.
     pub(crate) cluster: String,
     pub(crate) pod_config: PodConfig,
+    /// How the pods of workers are made; `None` where there are none.
+    pub(crate) workers_config: Option<WorkerPods>,
+    /// What workers need to know of DAGs.
+    pub(crate) worker_dags: WorkerDags,
     pub(crate) inbox: Inbox,
     /// When this process began.
     pub(crate) started_at: Timestamp,
@@ -44,6 +51,7 @@ pub(crate) struct Shared {
     pub(crate) workers: WaitingWorkers,
     board: Mutex<Board>,
     catalog: Mutex<Catalog>,
+    heartbeats: Mutex<Arc<Heartbeats>>,
 }
 
 impl Shared {
@@ -51,17 +59,21 @@ impl Shared {
         store: Arc<dyn RunStore>,
         clock: Arc<dyn Clock>,
         cluster: String,
-        pod_config: PodConfig,
+        (pod_config, workers_config): (PodConfig, Option<WorkerPods>),
         board: Board,
         catalog: Catalog,
         keep_failed: usize,
     ) -> Self {
+        let started_at = clock.now();
         Self {
-            started_at: clock.now(),
+            started_at,
+            heartbeats: Mutex::new(Arc::new(Heartbeats::new(started_at))),
             store,
             clock,
             cluster,
             pod_config,
+            workers_config,
+            worker_dags: WorkerDags::default(),
             inbox: Inbox::default(),
             launched: LaunchTable::new(keep_failed),
             launch_keys: Triggers::new(),
@@ -97,6 +109,22 @@ impl Shared {
     /// The committed state. Cheap: rows are shared, not copied.
     pub(crate) fn board(&self) -> Board {
         self.board_mut().clone()
+    }
+
+    /// When workers were last heard. Cheap: a heartbeat copies it only while a round looks at it.
+    pub(crate) fn heartbeats(&self) -> Arc<Heartbeats> {
+        Arc::clone(&self.heartbeats_lock())
+    }
+
+    /// Notes heartbeats, or forgets workers.
+    pub(crate) fn change_heartbeats<T>(&self, change: impl FnOnce(&mut Heartbeats) -> T) -> T {
+        change(Arc::make_mut(&mut *self.heartbeats_lock()))
+    }
+
+    fn heartbeats_lock(&self) -> MutexGuard<'_, Arc<Heartbeats>> {
+        self.heartbeats
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The DAGs. Cheap: rows are shared, not copied.

@@ -8,7 +8,7 @@ use std::{
 
 use jiff::Timestamp;
 use longshore_core::Next;
-use longshore_store::{DocumentHash, RunKey, RunType};
+use longshore_store::{RunKey, RunType};
 use serde_json::json;
 
 use super::{Catalog, Entry, next_run, restriction, stored_interval, stored_run};
@@ -81,8 +81,7 @@ pub(crate) fn decide(
         let mut entry = entry.clone();
         entry.row.next_run = step.next.map(stored_run);
         entry.row.last_interval = Some(stored_interval(step.last));
-        let hash = &entry.row.document_hash;
-        let new = step.create.map(|new| run_of(dag, hash.clone(), new));
+        let new = step.create.map(|new| run_of(&entry, dag, new));
         due.runs.extend(new);
         due.entries.push(entry);
         due.next = Next::After(Duration::ZERO);
@@ -172,11 +171,16 @@ fn key(dag_id: &str, new: &schedules::NewRun) -> RunKey {
     }
 }
 
-fn run_of(dag: &Arc<Dag>, dag_hash: DocumentHash, new: schedules::NewRun) -> NewRun {
-    let timetable::NextRun { logical_date, .. } = new.run;
+fn run_of(entry: &Entry, dag: &Arc<Dag>, new: schedules::NewRun) -> NewRun {
+    let timetable::NextRun {
+        logical_date,
+        data_interval,
+        run_after,
+    } = new.run;
     NewRun {
         dag: Arc::clone(dag),
-        dag_hash,
+        dag_hash: entry.row.document_hash.clone(),
+        details: entry.run_details(run_after, data_interval),
         document: None,
         run_id: new.run_id,
         run_type: RunType::Scheduled,

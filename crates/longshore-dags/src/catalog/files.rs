@@ -35,8 +35,10 @@ pub(super) fn owners(catalog: &Catalog) -> BTreeMap<&str, (&str, &ReadFile)> {
     owners
 }
 
+/// The file of the folder that holds a DAG; one of a bundle is none.
 fn file_of(entry: Option<&Entry>) -> Option<&str> {
-    entry?.row.file.as_deref()
+    let entry = entry.filter(|entry| !entry.is_python())?;
+    entry.row.file.as_deref()
 }
 
 /// What is wrong with a file of pools, where it is not the first one.

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use jiff::Timestamp;
-use longshore_store::DocumentHash;
+use longshore_store::{DocumentHash, ImportError, RunDetails};
 
 use super::{Catalog, Entry, ReadFile, files, next_run};
 use crate::{folder::FileState, model::Dag, timetable::NextRun};
@@ -39,8 +39,10 @@ impl Catalog {
         let others = files.filter_map(|(name, read)| {
             let error = match &read.state {
                 FileState::Dag(dag) => {
+                    let of_bundle = self.entry(&dag.dag_id).and_then(Entry::bundle_file);
                     let (owner, _) = owners.get(dag.dag_id.as_str())?;
-                    (owner != name).then(|| files::duplicate(dag, owner))?
+                    let holder = of_bundle.map_or(*owner, |(_, file)| file);
+                    (holder != name).then(|| files::duplicate(dag, holder))?
                 }
                 FileState::Broken(why) => {
                     let is_owner = owners.values().any(|(owner, _)| owner == name);
@@ -51,7 +53,29 @@ impl Catalog {
             };
             Some(known_file(name, read, error))
         });
-        dags.chain(others).collect()
+        let imports = self.bundles.errors.values();
+        let imports = imports.filter(|error| !self.is_said_of_a_dag(error));
+        let imports = imports.map(known_import_error);
+        dags.chain(others).chain(imports).collect()
+    }
+
+    /// Whether a DAG of the file says that its file has an error.
+    fn is_said_of_a_dag(&self, error: &ImportError) -> bool {
+        let mut entries = self.entries.values();
+        entries.any(|entry| {
+            let is_it = |(bundle, file)| bundle == error.key.bundle && file == error.key.file;
+            entry.row.error.is_some() && entry.bundle_file().is_some_and(is_it)
+        })
+    }
+
+    /// What a run of a DAG has beside the rest, where a user creates it at this time.
+    pub(crate) fn manual_details(&self, dag_id: &str, at: Timestamp) -> RunDetails {
+        let entry = self.entry(dag_id);
+        let details = entry.and_then(|entry| {
+            let interval = entry.dag.as_ref()?.timetable.manual_interval(at);
+            Some(entry.run_details(at, interval))
+        });
+        details.unwrap_or_default()
     }
 
     /// One DAG.
@@ -72,6 +96,19 @@ fn known_dag(entry: &Entry) -> KnownDag {
         next_run: next_run.filter(|_| super::due::is_active(entry)),
         error: row.error.clone(),
         parsed_at: row.parsed_at,
+    }
+}
+
+fn known_import_error(error: &ImportError) -> KnownDag {
+    KnownDag {
+        dag_id: None,
+        dag: None,
+        dag_hash: None,
+        file: Some(error.key.file.clone()),
+        is_paused: false,
+        next_run: None,
+        error: Some(error.error.clone()),
+        parsed_at: error.seen_at,
     }
 }
 

@@ -5,7 +5,11 @@ use std::{collections::BTreeSet, sync::Arc};
 use jiff::Timestamp;
 use longshore_store::{Dag as Row, StoredDocument};
 
-use super::{Catalog, Entry, ReadFile, files, interval, next_run, restriction, stored_run};
+use super::{
+    Catalog, Entry, ReadFile,
+    bundles::{News, ParsedDag},
+    files, interval, next_run, parsed, restriction, stored_run,
+};
 use crate::{
     folder::FileState,
     model::Dag,
@@ -19,19 +23,14 @@ pub(crate) fn decide(catalog: &Catalog, now: Timestamp) -> Vec<Entry> {
         return Vec::new();
     }
     let owners = files::owners(catalog);
+    let claims = catalog.bundles.claims();
     let known = catalog.entries.keys().map(String::as_str);
-    let ids: BTreeSet<&str> = known.chain(owners.keys().copied()).collect();
+    let told = owners.keys().chain(claims.keys()).copied();
+    let ids: BTreeSet<&str> = known.chain(told).collect();
     let changed = ids.into_iter().filter_map(|dag_id| {
         let before = catalog.entry(dag_id);
-        let owner = owners.get(dag_id).copied();
-        let mut after = match (before, owner) {
-            (Some(before), _) => before.clone(),
-            (None, Some((_, read))) => new(dag_id, read)?,
-            (None, None) => return None,
-        };
-        if catalog.files.is_some() {
-            read_file(&mut after, owner);
-        }
+        let claims = claims.get(dag_id).map_or(&[][..], Vec::as_slice);
+        let mut after = told_by_files(catalog, dag_id, owners.get(dag_id).copied(), claims)?;
         if let Some(is_paused) = catalog.pauses.get(dag_id) {
             after.row.is_paused = *is_paused;
         }
@@ -39,6 +38,35 @@ pub(crate) fn decide(catalog: &Catalog, now: Timestamp) -> Vec<Entry> {
         (before != Some(&after)).then_some(after)
     });
     changed.collect()
+}
+
+/// A DAG as files have it. The file that holds it comes first, as long as it has the DAG; then a container DAG, and then
+/// the first unit of a bundle.
+fn told_by_files(
+    catalog: &Catalog,
+    dag_id: &str,
+    owner: Option<(&str, &ReadFile)>,
+    claims: &[(&News, &ParsedDag)],
+) -> Option<Entry> {
+    let mut after = catalog.entry(dag_id).cloned();
+    if let Some(entry) = &mut after {
+        parsed::review(entry, &catalog.bundles);
+    }
+    let is_held = |entry: &Entry| entry.bundle_file().is_some();
+    if catalog.files.is_some() && !after.as_ref().is_some_and(is_held) {
+        if let (None, Some((_, read))) = (&after, owner) {
+            after = new(dag_id, read);
+        }
+        if let Some(entry) = &mut after {
+            read_file(entry, owner);
+        }
+    }
+    let has_file = after.as_ref().is_some_and(|entry| entry.row.file.is_some());
+    if let Some((news, dag)) = claims.first().filter(|_| !has_file) {
+        let entry = after.get_or_insert_with(|| parsed::new(news, dag));
+        parsed::say(entry, news, dag);
+    }
+    after
 }
 
 /// The entry of a DAG that was not known before.
@@ -61,7 +89,9 @@ fn new(dag_id: &str, read: &ReadFile) -> Option<Entry> {
     Some(Entry {
         row,
         document: Some(document),
+        source: None,
         dag: Some(Arc::clone(dag)),
+        version: None,
     })
 }
 

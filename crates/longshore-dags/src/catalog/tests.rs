@@ -104,10 +104,14 @@ impl World {
         }
     }
 
-    fn stored(&self) -> (Vec<Row>, StoredDags) {
+    fn stored(&self) -> (StoredRows, StoredDags) {
         let mut dags = StoredDags::default();
         dags.add(self.documents.values().cloned());
-        (self.rows.values().cloned().collect(), dags)
+        let rows = StoredRows {
+            dags: self.rows.values().cloned().collect(),
+            ..StoredRows::default()
+        };
+        (rows, dags)
     }
 
     fn loaded(&self) -> Catalog {
@@ -118,7 +122,7 @@ impl World {
     fn commit(&mut self, entries: &[Entry]) {
         self.store(entries);
         let told = self.catalog.version();
-        self.catalog.apply(entries, told);
+        self.catalog.apply(entries, &Changes::default(), told);
     }
 
     /// The process starts again, and the folder is told again.
@@ -469,7 +473,9 @@ fn what_is_told_during_a_commit_is_not_settled_by_it() {
     let changed = rows::decide(&seen, time(NOON));
     world.catalog.pause("a", true);
     world.store(&changed);
-    world.catalog.apply(&changed, seen.version());
+    world
+        .catalog
+        .apply(&changed, &Changes::default(), seen.version());
     assert!(!world.catalog.is_settled());
     assert_eq!(world.settle(NOON), 1);
     assert!(world.row("a").is_paused);

@@ -102,6 +102,7 @@ pub(super) fn read(
             .into_iter()
             .map(|(id, (_, fields))| (id.clone(), fields.into_task(id)))
             .collect(),
+        python: None,
     };
     read.link();
     Some(read)

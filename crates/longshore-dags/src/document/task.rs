@@ -415,6 +415,7 @@ impl TaskFields {
             is_setup: false,
             is_teardown: false,
             pod_override: self.pod_override,
+            python: None,
         }
     }
 }

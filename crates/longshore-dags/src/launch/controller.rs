@@ -64,7 +64,7 @@ impl Controller for Launches {
         now: Timestamp,
         answers: &Answers<LogQuestion>,
     ) -> Result<Observed, LaunchError> {
-        let loaded = observe::load(&self.shared, ti_id).await?;
+        let loaded = observe::load(&self.shared, ti_id, now).await?;
         let incarnation = incarnation_of(ti_id);
         let asked = answers.all(&incarnation);
         let asked = asked.map(|(question, asked)| (question.about(), asked));

@@ -104,6 +104,9 @@ pub struct TaskView {
     pub deadline: Option<Timestamp>,
     /// When the kubelet stops its pod. `None` for an object that is no pod.
     pub limit: Option<Timestamp>,
+    /// Until when its pod may run on: its worker has told the end of the try, and may still upload its log. `None` for a
+    /// try that did not end so.
+    pub lingers_until: Option<Timestamp>,
     /// Where the archive stores the log of the try.
     pub log: LogPath,
 }
@@ -194,6 +197,7 @@ pub enum LaunchEffect {
 /// - A pod that no row wants is deleted. The log of one that has ended is copied to the archive first, beside the rounds
 ///   ([`LogQuestion`]), and once it is, whether and when the pod goes is the configuration's to say: a failed one stays
 ///   for some time. By then the row has why it failed, and the archive its log.
+/// - A worker that has told the end of its try may live on for some time, whatever the end was.
 /// - A restarting try has ended once none of its pods lives. That is reported before their logs are kept, so that a
 ///   log which cannot be read does not hold the next try.
 /// - A pod whose container has started gets its time limit, which its node keeps, whatever becomes of the scheduler.
@@ -220,7 +224,9 @@ pub fn decide_launch(observed: &Observed) -> LaunchPlan {
         .into_iter()
         .collect();
     actions.extend(log::cancelled(observed, pods));
-    let mut next = task.map_or(Next::AwaitChange, |task| until_deadline(task, observed.now));
+    let mut next = task.map_or(Next::AwaitChange, |task| {
+        until_deadline(task, observed.now).min(until_lingered(task, pods, observed.now))
+    });
     for pod in pods.iter().filter(|pod| !pod.is_deleting) {
         if let Some(left) = second_chance(pod, observed) {
             next = next.min(Next::After(left));
@@ -263,6 +269,17 @@ fn until_deadline(task: &TaskView, now: Timestamp) -> Next {
     }
 }
 
+/// A worker that lives on is looked at again when its time is over.
+fn until_lingered(task: &TaskView, pods: &[LaunchedView], now: Timestamp) -> Next {
+    let lives = pods.iter().any(|pod| !pod.phase.has_ended());
+    let until = task.lingers_until.filter(|_| lives);
+    let left = until.and_then(|until| Duration::try_from(until.duration_since(now)).ok());
+    match left {
+        Some(left) if !left.is_zero() => Next::After(left),
+        Some(_) | None => Next::AwaitChange,
+    }
+}
+
 /// What becomes of a pod.
 enum Fate {
     Stays,
@@ -285,6 +302,10 @@ fn fate(pod: &LaunchedView, task: Option<&TaskView>, observed: &Observed) -> Fat
     let is_recorded = task.pod_uid.is_some() && task.pod_uid == pod.object.uid;
     if pod.launch < task.launch && !is_recorded {
         return Fate::IsDeleted;
+    }
+    let may_linger = task.lingers_until.is_some_and(|until| observed.now < until);
+    if may_linger && !pod.phase.has_ended() {
+        return Fate::Stays;
     }
     match task.state {
         Some(TaskState::Running)

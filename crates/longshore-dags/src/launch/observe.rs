@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use longshore_core::{Asked, Class, Classify, Seen, UnknownCause, error::chain};
 use longshore_store::{StoreError, TaskInstance, TaskState};
 use serde_json::Value;
@@ -17,12 +17,18 @@ use crate::{
     base::shared::Shared,
     logs::LogPath,
     model::{Launcher, Task},
-    pods::build::{self, BuildInput},
+    pods::{
+        build::{self, BuildInput},
+        worker::{self, WorkerBuildError, WorkerInput},
+    },
     scheduler::{
         board::{ActiveRun, Board},
-        decide::{deadline, limit},
+        decide::{REASON_TASK_FAILED, deadline, limit},
     },
 };
+
+/// How long a worker may live on after it has told the end of its try: it waits for some seconds, and uploads its log.
+const WORKER_LINGERS: SignedDuration = SignedDuration::from_mins(10);
 
 /// What a round reads.
 pub(super) struct Loaded {
@@ -59,7 +65,11 @@ impl Classify for LaunchError {
 
 /// Reads the objects of a try, then its row, which must not be older than they are. The store is read only for a try
 /// that has left the board and has objects.
-pub(super) async fn load(shared: &Shared, ti_id: &Uuid) -> Result<Loaded, StoreError> {
+pub(super) async fn load(
+    shared: &Shared,
+    ti_id: &Uuid,
+    now: Timestamp,
+) -> Result<Loaded, StoreError> {
     let launched = &shared.launched;
     let mut pods = launched.of(ti_id, None);
     let is_behind = shared.inbox.is_waiting_for(ti_id);
@@ -73,7 +83,7 @@ pub(super) async fn load(shared: &Shared, ti_id: &Uuid) -> Result<Loaded, StoreE
     let object = if is_behind || !pods.is_absent() {
         None
     } else {
-        wanted(shared, &board, ti_id)
+        wanted(shared, &board, ti_id, now).await?
     };
     let launcher = launcher(&board, ti_id);
     if let Some(Ok(object)) = &object {
@@ -145,10 +155,48 @@ fn launcher(board: &Board, ti_id: &Uuid) -> Launcher {
 }
 
 /// The object that a row wants, or wanted when it was cleared.
-fn wanted(shared: &Shared, board: &Board, ti_id: &Uuid) -> Option<Result<Value, String>> {
-    let (active, row) = board.task_instance_by_id(ti_id)?;
-    let has_wanted = matches!(row.state, Some(TaskState::Queued | TaskState::Restarting));
-    has_wanted.then(|| build(shared, active, row))
+async fn wanted(
+    shared: &Shared,
+    board: &Board,
+    ti_id: &Uuid,
+    now: Timestamp,
+) -> Result<Option<Result<Value, String>>, StoreError> {
+    let Some((active, row)) = board.task_instance_by_id(ti_id) else {
+        return Ok(None);
+    };
+    if !matches!(row.state, Some(TaskState::Queued | TaskState::Restarting)) {
+        return Ok(None);
+    }
+    Ok(Some(if row.airflow.is_some() {
+        let built = build_worker(shared, active, row, now).await?;
+        built.map_err(|error| chain(&error))
+    } else {
+        build(shared, active, row)
+    }))
+}
+
+/// The pod of a worker: of a task of a DAG from Python.
+async fn build_worker(
+    shared: &Shared,
+    active: &ActiveRun,
+    row: &TaskInstance,
+    now: Timestamp,
+) -> Result<Result<Value, WorkerBuildError>, StoreError> {
+    let Some(workers) = &shared.workers_config else {
+        return Ok(Err(WorkerBuildError::NoWorkers(row.key.to_string())));
+    };
+    let dag = shared.worker_dags.of(shared.store.as_ref(), row).await?;
+    Ok(dag.and_then(|dag| {
+        worker::build_worker(&WorkerInput {
+            run: &active.run,
+            task_instance: row,
+            dag: &dag,
+            pods: &shared.pod_config,
+            workers,
+            now,
+            token_id: Uuid::new_v4().into_bytes(),
+        })
+    }))
 }
 
 fn build(shared: &Shared, active: &ActiveRun, row: &TaskInstance) -> Result<Value, String> {
@@ -157,6 +205,13 @@ fn build(shared: &Shared, active: &ActiveRun, row: &TaskInstance) -> Result<Valu
         .tasks
         .get(&row.key.task_id)
         .ok_or_else(|| format!("task {} is not in the DAG of its run", row.key))?;
+    if let Some(python) = &task.python {
+        let operator = &python.operator;
+        return Err(format!(
+            "task `{}` ({operator}) comes from a Python DAG file, and this version starts no workers for those yet",
+            task.task_id
+        ));
+    }
     let input = BuildInput {
         run: &active.run,
         dag: &active.dag,
@@ -184,8 +239,37 @@ fn view(row: &TaskInstance) -> TaskView {
         pod: None,
         deadline: None,
         limit: None,
+        lingers_until: lingers_until(row),
         log: LogPath::of(row),
     }
+}
+
+/// Until when the pod of a try may run on whose worker has told its end.
+fn lingers_until(row: &TaskInstance) -> Option<Timestamp> {
+    row.airflow.as_ref()?.process.as_ref()?;
+    let is_told = match row.state {
+        Some(TaskState::Failed) => {
+            let reason = row.failure.as_ref().and_then(|it| it.reason.as_deref());
+            reason == Some(REASON_TASK_FAILED)
+        }
+        Some(TaskState::Skipped | TaskState::Removed | TaskState::UpstreamFailed) => true,
+        None
+        | Some(
+            TaskState::Scheduled
+            | TaskState::Queued
+            | TaskState::Running
+            | TaskState::Restarting
+            | TaskState::Success
+            | TaskState::UpForRetry
+            | TaskState::UpForReschedule
+            | TaskState::Deferred
+            | TaskState::AwaitingInput,
+        ) => false,
+    };
+    row.end_date
+        .filter(|_| is_told)?
+        .checked_add(WORKER_LINGERS)
+        .ok()
 }
 
 fn name_of(launcher: Launcher, object: &Value) -> Name {

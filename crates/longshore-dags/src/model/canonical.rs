@@ -1,9 +1,11 @@
 //! The form in which a DAG is stored with each of its runs.
 
+use longshore_airflow::serialized::{Document, Unreadable};
 use longshore_store::DocumentHash;
+use serde::Deserialize;
 use serde_json::Value;
 
-use super::{Dag, graph};
+use super::{Dag, NotSchedulable, graph};
 
 /// Why a stored DAG cannot be read back.
 #[derive(Debug, thiserror::Error)]
@@ -14,6 +16,12 @@ pub enum CanonicalError {
     /// A field is missing or has another type.
     #[error("stored DAG does not have the form that this version writes")]
     Form(#[from] serde_json::Error),
+    /// It is a DAG from Python that another version of Longshore could read.
+    #[error("stored DAG from Python cannot be read")]
+    Serialized(#[from] Unreadable),
+    /// It is a DAG from Python that another version of Longshore could schedule.
+    #[error("stored DAG from Python cannot be scheduled")]
+    NotSchedulable(#[from] NotSchedulable),
     /// A task is stored under another id than its own.
     #[error("stored DAG `{dag_id}` has task `{task_id}` under the key `{key}`")]
     Key {
@@ -46,6 +54,13 @@ pub enum CanonicalError {
     },
 }
 
+/// The member that documents of Airflow's parser have, and ours do not.
+#[derive(Deserialize)]
+struct Probe {
+    #[serde(rename = "__version")]
+    version: Option<serde::de::IgnoredAny>,
+}
+
 impl Dag {
     /// The canonical form: everything that a run needs, files included (base64). Equal DAGs have equal forms.
     pub fn to_json(&self) -> Value {
@@ -56,15 +71,20 @@ impl Dag {
         serde_json::to_value(self).expect("a DAG is JSON")
     }
 
-    /// Reads the canonical form back and checks the invariants of the graph.
+    /// Reads a stored document, and checks the invariants of the graph: the canonical form of a container DAG, or what
+    /// Airflow's parser wrote of a DAG from Python.
     pub fn from_text(text: &str) -> Result<Self, CanonicalError> {
+        if serde_json::from_str::<Probe>(text)?.version.is_some() {
+            let document = Document::read(serde_json::from_str(text)?)?;
+            return Ok(Self::of_document(&document)?);
+        }
         let mut dag: Self = serde_json::from_str(text)?;
         dag.check_stored()?;
         dag.link();
         Ok(dag)
     }
 
-    fn check_stored(&self) -> Result<(), CanonicalError> {
+    pub(super) fn check_stored(&self) -> Result<(), CanonicalError> {
         let dag_id = || self.dag_id.clone();
         for (key, task) in &self.tasks {
             if *key != task.task_id {

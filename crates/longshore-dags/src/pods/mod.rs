@@ -4,3 +4,4 @@ pub mod build;
 pub mod events;
 pub(crate) mod launched;
 pub mod template;
+pub mod worker;

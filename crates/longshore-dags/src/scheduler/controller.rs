@@ -5,8 +5,9 @@ use std::{collections::BTreeMap, fmt, sync::Arc, time::Duration};
 use jiff::Timestamp;
 use longshore_core::{Action, Class, Classify, Never, Next, Plan};
 use longshore_kit::{Answers, Controller};
-use longshore_store::{Changes, Run, RunKey, Snapshot, StoreError, TaskInstance};
+use longshore_store::{Changes, Run, RunKey, Snapshot, StoreError, TaskInstance, TaskState};
 use tokio::time::Instant;
+use uuid::Uuid;
 
 use super::{
     board::{ActiveRun, Board, LoadError},
@@ -24,7 +25,7 @@ use crate::{
         position::{Position, Reached},
         shared::Shared,
     },
-    catalog::{Entry, due, rows},
+    catalog::{Entry, StoredRows, due, parsed, rows},
     measures::DagMeasures,
     model::CanonicalError,
 };
@@ -99,6 +100,7 @@ impl Scheduler {
         facts.extend(record.scheduled.iter().cloned());
         let launched = &self.shared.launched;
         launched.tries_ended(&record.changes.archived);
+        self.forget_workers(&record.changes);
         let (before, ended) = {
             let mut board = self.shared.board_mut();
             let before = Before::of(&record.changes, &board, &facts);
@@ -108,7 +110,7 @@ impl Scheduler {
         ended.iter().for_each(|run| launched.run_ended(run));
         self.shared
             .catalog_mut()
-            .apply(&record.dags, record.catalog_version);
+            .apply(&record.dags, &record.changes, record.catalog_version);
         let position = record.changes.watch_position.as_deref();
         let position = position.map(|text| Reached::stored(Some(text), &self.shared.cluster));
         self.shared.inbox.consume(record.n_facts, position);
@@ -141,6 +143,21 @@ impl Scheduler {
         self.shared.committed.notify_waiters();
     }
 
+    /// Nobody waits for heartbeats of tries that do not run any more.
+    fn forget_workers(&self, changes: &Changes) {
+        let archived = changes.archived.iter().map(|it| &it.task_instance);
+        let ended = changes.task_instances.iter().filter(|row| {
+            let runs = matches!(row.state, Some(TaskState::Queued | TaskState::Running));
+            row.airflow.is_some() && !runs
+        });
+        let ids: Vec<Uuid> = ended.chain(archived).map(|row| row.id).collect();
+        if !ids.is_empty() {
+            self.shared.change_heartbeats(|heartbeats| {
+                ids.into_iter().for_each(|id| heartbeats.forget(id))
+            });
+        }
+    }
+
     fn publish(&self, changes: impl Iterator<Item = StateChange>) {
         for change in changes {
             // There may be no receiver.
@@ -153,7 +170,7 @@ impl Scheduler {
     /// All reads come first: where one fails, nothing has changed, and the next commit meets the same conflict.
     async fn reload(&self) -> Result<(), SchedulerError> {
         let mut snapshot = self.shared.store.load().await?;
-        let dags = std::mem::take(&mut snapshot.dags);
+        let dags = StoredRows::take(&mut snapshot);
         let position = snapshot.watch_position.as_deref();
         let position = Reached::stored(position, &self.shared.cluster);
         let settled = self.settled(&snapshot).await?;
@@ -364,6 +381,7 @@ impl Controller for Scheduler {
             existing_runs,
         } = observed;
         let mut dags = rows::decide(catalog, work.now);
+        let files = parsed::decide(catalog, &dags, work.now);
         let due = due::decide(catalog, &work.board, &work.facts, existing_runs, work.now);
         // Never both: schedules wait until the rows are as they are to be.
         dags.extend(due.entries);
@@ -378,9 +396,7 @@ impl Controller for Scheduler {
                 changes = rows;
             }
         }
-        changes.dags = dags.iter().map(|entry| entry.row.clone()).collect();
-        let documents = dags.iter().filter_map(|entry| entry.document.clone());
-        changes.documents.extend(documents);
+        catalog.collect_into(&mut changes, &dags, files);
         let is_over = |run: &Run| run.state.is_finished() && due.held.contains(&run.key.dag_id);
         let has_made_room = changes.runs.iter().any(is_over);
         let mut plan = Plan {

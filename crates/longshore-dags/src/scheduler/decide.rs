@@ -1,10 +1,10 @@
 //! What follows from the facts: at most one set of changes, and when to look again.
 
-use std::{collections::BTreeSet, time::Duration};
+use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
 use jiff::Timestamp;
 use longshore_core::{Never, Plan};
-use longshore_store::Changes;
+use longshore_store::{Changes, Heartbeats};
 
 use crate::scheduler::{
     board::Board,
@@ -15,6 +15,7 @@ use crate::scheduler::{
 
 mod advance;
 mod clear;
+mod give_up;
 mod pod_facts;
 mod round;
 mod run_facts;
@@ -22,6 +23,7 @@ mod work;
 mod worker;
 
 pub(crate) use pod_facts::{deadline, limit};
+pub(crate) use worker::REASON_TASK_FAILED;
 
 /// All that a round is decided upon.
 #[derive(Clone, Debug)]
@@ -39,6 +41,8 @@ pub struct Observed {
     pub store_position: bool,
     /// What bounds the scheduler.
     pub limits: Limits,
+    /// When workers were last heard.
+    pub heartbeats: Arc<Heartbeats>,
 }
 
 /// What bounds the scheduler, from Airflow's configuration.
@@ -54,6 +58,13 @@ pub struct Limits {
     /// Reasons for which such a pod is not replaced; `[kubernetes_executor]
     /// pod_launch_failure_excluded_container_reasons`.
     pub excluded_reasons: BTreeSet<String>,
+    /// A worker that was not heard for longer is dead; `[scheduler] task_instance_heartbeat_timeout`.
+    pub heartbeat_timeout: Duration,
+    /// A try that is queued for longer, and whose worker has not begun, is stuck; `[scheduler] task_queued_timeout`.
+    pub queued_timeout: Duration,
+    /// How often a stuck try gets another pod before it fails; `[scheduler] num_stuck_in_queued_retries`. Pods that died
+    /// before their process ran count too.
+    pub stuck_in_queued_retries: u32,
 }
 
 impl Default for Limits {
@@ -63,6 +74,9 @@ impl Default for Limits {
             max_task_retry_delay: Duration::from_secs(86_400),
             pod_launch_failure_retries: Some(1),
             excluded_reasons: BTreeSet::from(["Error".to_owned()]),
+            heartbeat_timeout: Duration::from_secs(300),
+            queued_timeout: Duration::from_secs(600),
+            stuck_in_queued_retries: 2,
         }
     }
 }

@@ -8,7 +8,7 @@
 use std::sync::Arc;
 
 use jiff::Timestamp;
-use longshore_store::{DocumentHash, Failure, RunKey, RunType, StoredDocument};
+use longshore_store::{DocumentHash, Failure, RunDetails, RunKey, RunType, StoredDocument};
 use serde_json::{Value, json};
 use uuid::Uuid;
 
@@ -133,6 +133,8 @@ pub struct NewRun {
     pub logical_date: Option<Timestamp>,
     /// Parameters over the DAG's defaults.
     pub conf: Value,
+    /// What Airflow knows of a run beside that. Where it names a version of the DAG, workers run the tasks.
+    pub details: RunDetails,
 }
 
 impl NewRun {
@@ -147,6 +149,7 @@ impl NewRun {
             run_type: RunType::Manual,
             logical_date: None,
             conf: json!({}),
+            details: RunDetails::default(),
         }
     }
 

@@ -1,7 +1,9 @@
 //! What a round of the scheduler reads, and what that means.
 
+use std::sync::Arc;
+
 use jiff::Timestamp;
-use longshore_store::StoreError;
+use longshore_store::{Heartbeats, StoreError};
 
 use super::{
     board::Board,
@@ -22,6 +24,7 @@ pub(super) struct Loaded {
     board: Board,
     catalog: Catalog,
     existing_runs: ExistingRuns,
+    heartbeats: Arc<Heartbeats>,
 }
 
 /// All that a round is decided upon.
@@ -46,6 +49,7 @@ pub(super) async fn load(shared: &Shared, now: Timestamp) -> Result<Loaded, Stor
         board,
         catalog,
         existing_runs,
+        heartbeats: shared.heartbeats(),
     })
 }
 
@@ -63,6 +67,7 @@ pub(super) fn assemble(loaded: Loaded, now: Timestamp, cluster: &str, limits: &L
             watch_position: loaded.batch.position.map(position),
             store_position: false,
             limits: limits.clone(),
+            heartbeats: loaded.heartbeats,
         },
         catalog: loaded.catalog,
         existing_runs: loaded.existing_runs,

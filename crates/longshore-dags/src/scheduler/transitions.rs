@@ -8,6 +8,8 @@ use longshore_store::{RunState, TaskState};
 pub enum Cause {
     /// Its dependencies hold.
     DependenciesHold,
+    /// Its dependencies hold, and it does nothing: it needs no worker.
+    NothingToDo,
     /// Its trigger rule ends it without running it.
     TriggerRule,
     /// Its run, its task, its pool and the scheduler have a slot for it.
@@ -30,6 +32,10 @@ pub enum Cause {
     WorkerStarted,
     /// Its worker said what became of it.
     WorkerReported,
+    /// The worker of a branch said that it is not taken.
+    WorkerSkips,
+    /// It was queued for too long, and its worker had not begun.
+    StuckInQueued,
     /// Its run was interrupted, or its pod stayed behind in another cluster.
     Interrupted,
     /// Its run ended before it did.
@@ -74,6 +80,7 @@ pub const TRANSITIONS: &[Transition] = {
     };
     &[
         (None, Some(Scheduled), Cause::DependenciesHold),
+        (None, Some(Success), Cause::NothingToDo),
         (None, Some(Skipped), Cause::TriggerRule),
         (None, Some(UpstreamFailed), Cause::TriggerRule),
         (None, Some(Skipped), Cause::RunEnded),
@@ -118,6 +125,16 @@ pub const TRANSITIONS: &[Transition] = {
         (Some(UpForReschedule), Some(Skipped), Cause::RunEnded),
         (Some(Deferred), Some(Skipped), Cause::RunEnded),
         (Some(AwaitingInput), Some(Skipped), Cause::RunEnded),
+        (None, Some(Skipped), Cause::WorkerSkips),
+        (Some(Scheduled), Some(Skipped), Cause::WorkerSkips),
+        (Some(Queued), Some(Skipped), Cause::WorkerSkips),
+        (Some(UpForRetry), Some(Skipped), Cause::WorkerSkips),
+        (Some(UpForReschedule), Some(Skipped), Cause::WorkerSkips),
+        (Some(Deferred), Some(Skipped), Cause::WorkerSkips),
+        (Some(AwaitingInput), Some(Skipped), Cause::WorkerSkips),
+        (Some(UpstreamFailed), Some(Skipped), Cause::WorkerSkips),
+        (Some(Queued), Some(Scheduled), Cause::StuckInQueued),
+        (Some(Queued), Some(Failed), Cause::StuckInQueued),
         // A try that was launched restarts: its pod may live. The pod of a success does not.
         (Some(Scheduled), Some(Restarting), Cause::Cleared),
         (Some(Queued), Some(Restarting), Cause::Cleared),

@@ -71,6 +71,11 @@ pub enum WorkerReport {
         /// Its arguments, as the worker sent them.
         next_kwargs: Value,
     },
+    /// A branch was taken: other task instances of the run are skipped. The try goes on.
+    Skips {
+        /// Which ones: the task and the map index.
+        instances: Vec<(String, i32)>,
+    },
 }
 
 /// How a try is over.
@@ -101,9 +106,9 @@ impl From<TryEnd> for TaskState {
 }
 
 impl WorkerReport {
-    /// The state that the task instance is to have.
-    pub fn state(&self) -> TaskState {
-        match self {
+    /// The state that the task instance is to have; `None` where the report is about others.
+    pub fn state(&self) -> Option<TaskState> {
+        Some(match self {
             Self::Started { .. } => TaskState::Running,
             Self::Ended { end, .. } => (*end).into(),
             Self::Retry { .. } => TaskState::UpForRetry,
@@ -112,7 +117,8 @@ impl WorkerReport {
                 trigger: Some(_), ..
             } => TaskState::Deferred,
             Self::Suspended { trigger: None, .. } => TaskState::AwaitingInput,
-        }
+            Self::Skips { .. } => return None,
+        })
     }
 }
 

@@ -2,6 +2,8 @@
 
 use std::{io, path::Path};
 
+use jiff::Timestamp;
+use longshore_store::RunDetails;
 use tokio::sync::watch;
 
 use super::Dags;
@@ -58,6 +60,11 @@ impl Dags {
     /// One DAG.
     pub fn dag(&self, dag_id: &str) -> Option<KnownDag> {
         self.shared.catalog().known_dag(dag_id)
+    }
+
+    /// What a run of a DAG has beside the rest, where a user creates it at this time.
+    pub fn manual_details(&self, dag_id: &str, at: Timestamp) -> RunDetails {
+        self.shared.catalog().manual_details(dag_id, at)
     }
 
     /// Holds the schedule of a DAG, or lets it go on. Its runs go on either way. Returns when that is recorded, so it

@@ -2,6 +2,7 @@
 
 pub mod catalog;
 pub mod clear;
+mod parsing;
 pub mod pools;
 pub mod workers;
 
@@ -31,7 +32,7 @@ use crate::{
         position::{Position, Reached},
         shared::Shared,
     },
-    catalog::Catalog,
+    catalog::{Catalog, StoredRows},
     launch::{
         controller::Launches,
         decide::Disposal,
@@ -42,7 +43,7 @@ use crate::{
     logs::LogArchive,
     measures::DagMeasures,
     model::{CanonicalError, Launcher},
-    pods::{build::PodConfig, launched::LaunchedPod},
+    pods::{build::PodConfig, launched::LaunchedPod, worker::WorkerPods},
     runs::{controller::Runs, observe},
     scheduler::{
         board::{Board, LoadError},
@@ -61,6 +62,8 @@ pub struct DagsConfig {
     pub limits: Limits,
     /// How pods are built.
     pub pods: PodConfig,
+    /// How the pods of workers are made; `None` where tasks of DAGs from Python cannot run.
+    pub workers: Option<WorkerPods>,
     /// What becomes of pods that have ended.
     pub disposal: Disposal,
     /// Pods created or deleted at the same time; default 32.
@@ -153,7 +156,7 @@ pub enum RequestError {
 
 /// A running scheduler. Dropping it ends its tasks where they are, like a crash: nothing is lost.
 pub struct Dags {
-    shared: Arc<Shared>,
+    pub(crate) shared: Arc<Shared>,
     tasks: Tasks,
     gate: Gate,
     max_task_retry_delay: Duration,
@@ -191,7 +194,7 @@ impl Dags {
         let mut snapshot = store.load().await?;
         let mut dags = StoredDags::default();
         dags.add(std::mem::take(&mut snapshot.documents).into_values());
-        let catalog = Catalog::load(std::mem::take(&mut snapshot.dags), &mut dags);
+        let catalog = Catalog::load(StoredRows::take(&mut snapshot), &mut dags);
         let cluster = cluster_id(&client).await?;
         let stored = snapshot.watch_position.as_deref();
         let position: Option<Position> = stored.and_then(|text| text.parse().ok());
@@ -213,7 +216,7 @@ impl Dags {
             store,
             clock,
             cluster,
-            config.pods.clone(),
+            (config.pods.clone(), config.workers.clone()),
             board,
             catalog,
             config.disposal.keep_failed,

@@ -67,7 +67,7 @@ impl Dags {
     async fn answer_from_store(
         &self,
         ti_id: Uuid,
-        wanted: TaskState,
+        wanted: Option<TaskState>,
     ) -> Result<WorkerAnswer, ReportError> {
         let store = &self.shared.store;
         let known = store.try_by_id(ti_id).await?;
@@ -78,7 +78,7 @@ impl Dags {
             .ok_or(ReportError::Unknown(ti_id))?;
         let row = rows.into_iter().find(|row| row.id == ti_id);
         let row = row.ok_or(ReportError::Earlier(ti_id))?;
-        let has_ended_so = row.state == Some(wanted) && wanted.is_finished();
+        let has_ended_so = row.state == wanted && wanted.is_some_and(TaskState::is_finished);
         Ok(if has_ended_so {
             WorkerAnswer::Already
         } else {

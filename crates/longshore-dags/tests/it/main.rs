@@ -7,6 +7,9 @@
     reason = "clippy sees as a test only what is in a test function"
 )]
 
+mod airflow_files;
+mod desk;
+mod execution;
 mod executor;
 mod failed_pods;
 mod laws;
@@ -16,6 +19,7 @@ mod pending;
 mod plugins;
 mod pools;
 mod real_server;
+mod recorded;
 mod restart;
 mod results;
 mod scale;

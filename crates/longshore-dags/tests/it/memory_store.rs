@@ -8,8 +8,8 @@ use std::{
 use async_trait::async_trait;
 use jiff::Timestamp;
 use longshore_store::{
-    ArchivedTry, Changes, Dag, DocumentHash, Pool, Run, RunKey, RunStore, Snapshot, StoreError,
-    StoredDocument, TaskInstance, TaskKey,
+    ArchivedTry, Changes, Dag, DagVersion, DocumentHash, Pool, Run, RunKey, RunStore, Snapshot,
+    StoreError, StoredDocument, TaskInstance, TaskKey,
 };
 use uuid::Uuid;
 
@@ -28,6 +28,7 @@ struct Rows {
     watch_position: Option<String>,
     dags: BTreeMap<String, Dag>,
     documents: BTreeMap<DocumentHash, StoredDocument>,
+    dag_versions: BTreeMap<Uuid, DagVersion>,
 }
 
 impl MemoryStore {
@@ -93,6 +94,10 @@ impl RunStore for MemoryStore {
         let documents = changes.documents.iter();
         rows.documents
             .extend(documents.map(|document| (document.hash().clone(), document.clone())));
+        for version in &changes.dag_versions {
+            rows.check_document(&version.document)?;
+            rows.dag_versions.insert(version.id, version.clone());
+        }
         for run in &changes.runs {
             check(
                 &run.key,
@@ -192,6 +197,10 @@ impl RunStore for MemoryStore {
         let archived = rows.archived.iter().map(|archived| &archived.task_instance);
         let mut all = rows.task_instances.values().chain(archived);
         Ok(all.find(|row| row.id == id).cloned())
+    }
+
+    async fn dag_version(&self, id: Uuid) -> Result<Option<DagVersion>, StoreError> {
+        Ok(self.rows().dag_versions.get(&id).cloned())
     }
 
     async fn set_pool(&self, pool: &Pool) -> Result<(), StoreError> {

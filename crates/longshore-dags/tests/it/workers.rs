@@ -12,7 +12,10 @@ use longshore_store::{
 use longshore_test::faults::{Fault, FaultPlan, Faults, Point};
 use uuid::Uuid;
 
-use crate::world::{RUN_ID, World, seconds, undisturbed};
+use crate::{
+    desk::{VERSION, serialized, tokens, version, worker_pods},
+    world::{RUN_ID, World, seconds, undisturbed},
+};
 
 /// The process of the pod outlives the test: what ends the task is its worker.
 const DAG: &str = "
@@ -23,7 +26,8 @@ tasks:
 
 /// A world whose one task is queued and has a worker, which nothing of the scheduler makes yet.
 async fn queued() -> (World, RunKey) {
-    let world = World::new(DAG).await;
+    let mut world = World::new(DAG).await;
+    world.config.workers = Some(worker_pods(&tokens()));
     let dags = world.start(&undisturbed()).await;
     let run = world.request(&dags, RUN_ID).await;
     seconds(10).await;
@@ -31,10 +35,12 @@ async fn queued() -> (World, RunKey) {
     let row = TaskInstance {
         state: Some(TaskState::Queued),
         start_date: None,
-        airflow: Some(Box::new(AirflowTask::new(Uuid::nil()))),
+        airflow: Some(Box::new(AirflowTask::new(VERSION))),
         ..current(&world, &run).await
     };
     let changes = Changes {
+        documents: vec![serialized(&world.dag)],
+        dag_versions: vec![version(&world.dag)],
         task_instances: vec![row],
         ..Changes::default()
     };

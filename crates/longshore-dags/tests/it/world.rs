@@ -19,8 +19,8 @@ use longshore_dags::{
 };
 use longshore_kit::Clock;
 use longshore_store::{
-    Changes, DocumentHash, Pool, Run, RunKey, RunStore, Snapshot, StoreError, StoredDocument,
-    TaskInstance,
+    Changes, DagVersion, DocumentHash, Pool, Run, RunKey, RunStore, Snapshot, StoreError,
+    StoredDocument, TaskInstance,
 };
 use longshore_test::{
     Place,
@@ -218,7 +218,7 @@ pub(crate) async fn seconds(n: u64) {
     tokio::time::sleep(Duration::from_secs(n)).await;
 }
 
-fn config(scheduler_id: &str, place: &Place) -> DagsConfig {
+pub(crate) fn config(scheduler_id: &str, place: &Place) -> DagsConfig {
     DagsConfig {
         limits: Limits::default(),
         pods: PodConfig {
@@ -232,13 +232,14 @@ fn config(scheduler_id: &str, place: &Place) -> DagsConfig {
         measures: longshore_dags::DagMeasures::default(),
         gate: longshore_kit::Gate::always_open(),
         left_runs: longshore_dags::LeftRuns::GoOn,
+        workers: None,
     }
 }
 
 /// The database behind the faults.
-struct FaultyStore {
-    store: Arc<MemoryStore>,
-    process: Process,
+pub(crate) struct FaultyStore {
+    pub(crate) store: Arc<dyn RunStore>,
+    pub(crate) process: Process,
 }
 
 impl FaultyStore {
@@ -294,6 +295,10 @@ impl RunStore for FaultyStore {
         self.effect("get run", found).await
     }
 
+    async fn dag_version(&self, id: Uuid) -> Result<Option<DagVersion>, StoreError> {
+        self.effect("get version", self.store.dag_version(id)).await
+    }
+
     async fn set_pool(&self, pool: &Pool) -> Result<(), StoreError> {
         self.effect("set pool", self.store.set_pool(pool)).await
     }
@@ -305,9 +310,9 @@ impl RunStore for FaultyStore {
 }
 
 /// An archive behind the faults. What it keeps is of no interest: scripted pods have no logs.
-struct FaultyLogs {
-    logs: Logs,
-    process: Process,
+pub(crate) struct FaultyLogs {
+    pub(crate) logs: Logs,
+    pub(crate) process: Process,
 }
 
 #[async_trait]

@@ -128,7 +128,7 @@ fn of_try(id: Uuid, what: &FromTry) -> Statement {
 }
 
 /// The cells of an XCom's address, without the map index.
-pub(super) fn xcom_cells(key: &XComKey) -> [Cell; 4] {
+pub(crate) fn xcom_cells(key: &XComKey) -> [Cell; 4] {
     let [dag_id, run_id] = run::key_cells(&key.run);
     [dag_id, run_id, free_text(&key.task_id), free_text(&key.key)]
 }

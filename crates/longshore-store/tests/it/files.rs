@@ -126,7 +126,7 @@ async fn a_newer_database_is_refused() {
     let OpenError::Newer { found, known, .. } = &error else {
         panic!("{error}");
     };
-    assert_eq!((*found, *known), (999, 7));
+    assert_eq!((*found, *known), (999, 8));
 }
 
 #[tokio::test]

@@ -9,6 +9,7 @@
 )]
 
 mod airflow;
+mod asked;
 mod catalog;
 mod conflicts;
 mod crash;

@@ -28,13 +28,14 @@ macro_rules! earlier {
     };
 }
 
-const EARLIER: [(&str, &str); 6] = earlier!(
+const EARLIER: [(&str, &str); 7] = earlier!(
     "0001_runs.sql",
     "0002_schedules.sql",
     "0003_pools.sql",
     "0004_result_notes.sql",
     "0005_airflow.sql",
-    "0006_told.sql"
+    "0006_told.sql",
+    "0007_heartbeats.sql"
 );
 
 /// Rows as the first version wrote them.

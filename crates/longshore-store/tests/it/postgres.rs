@@ -84,7 +84,7 @@ async fn a_newer_or_foreign_server_database_is_refused() {
             error,
             OpenError::Newer {
                 found: 999,
-                known: 7,
+                known: 8,
                 ..
             }
         ),

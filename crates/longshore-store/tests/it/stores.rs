@@ -3,13 +3,13 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use longshore_store::{Catalog, RunStore, Store, ToldStore};
+use longshore_store::{AskedStore, Catalog, RunStore, Store, ToldStore};
 use tempfile::TempDir;
 
 use crate::databases;
 
 /// All views of a store: those of the scheduler, of the service, and of workers.
-pub(crate) trait AnyStore: RunStore + Catalog + ToldStore {}
+pub(crate) trait AnyStore: RunStore + Catalog + ToldStore + AskedStore {}
 
 impl AnyStore for Store {}
 

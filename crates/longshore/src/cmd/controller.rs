@@ -3,6 +3,7 @@
 use std::{net::SocketAddr, num::NonZeroU32, path::PathBuf, time::Duration};
 
 use clap::{Args, Subcommand};
+use longshore_bundles::git::remote::AllowedRemotes;
 use longshore_kit::lease::Terms;
 use longshore_plugins::ConfigWarning;
 use serde_json::json;
@@ -20,7 +21,7 @@ use crate::{
         secret_flags, webhook,
     },
     data_dir,
-    engine::{database::DatabaseArgs, scheduling::FailedPodsArgs},
+    engine::{airflow::AirflowArgs, database::DatabaseArgs, scheduling::FailedPodsArgs},
     error::CliError,
     exit::Exit,
     kubernetes::RealCluster,
@@ -62,6 +63,8 @@ pub(crate) struct ControllerArgs {
     parallelism: Option<NonZeroU32>,
     #[command(flatten)]
     failed_pods: FailedPodsArgs,
+    #[command(flatten)]
+    airflow: AirflowArgs,
     /// Until another takes over; 0: alone
     #[arg(long, value_name = "DURATION", default_value = "15s", value_parser = election)]
     lease_duration: Election,
@@ -306,6 +309,7 @@ fn serve(args: &ControllerArgs, globals: &Globals) -> Result<Exit, CliError> {
         database: args.database.database()?,
         parallelism: args.parallelism,
         disposal: args.failed_pods.disposal(),
+        airflow: args.airflow.plan(&data_dir, AllowedRemotes::HttpsAndSsh)?,
         dags_folder: args.dags_folder.clone(),
         settings,
         podops: args.podops.settings(),

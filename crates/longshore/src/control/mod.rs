@@ -23,8 +23,8 @@ use longshore_dags::{
 };
 use longshore_kit::{Clock, Metrics};
 use longshore_store::{
-    Catalog, DocumentHash, ListedRun, RunCursor, RunFilter, RunKey, RunState, RunType, StoreError,
-    TaskFilter, TaskInstance,
+    Catalog, DocumentHash, ListedRun, RunCursor, RunFilter, RunKey, RunState, RunType,
+    StoreError, TaskFilter, TaskInstance,
 };
 use serde_json::Value;
 use tokio::sync::broadcast::{self, error::RecvError};
@@ -245,11 +245,10 @@ impl Control for ServiceControl {
         trigger: objects::Trigger,
     ) -> Result<objects::Run, ControlError> {
         let (dag, dag_hash) = self.runnable(dag_id)?;
-        if let Some(name) = trigger
-            .params
-            .keys()
-            .find(|name| !dag.params.contains_key(*name))
-        {
+        // A run of a DAG from Python may be given anything, as in Airflow.
+        let is_closed = dag.python.is_none();
+        let mut names = trigger.params.keys();
+        if let Some(name) = names.find(|name| is_closed && !dag.params.contains_key(*name)) {
             return Err(ControlError::UnknownParam {
                 dag_id: dag_id.to_owned(),
                 name: name.clone(),
@@ -269,6 +268,7 @@ impl Control for ServiceControl {
             run_type: RunType::Manual,
             logical_date: Some(trigger.logical_date.unwrap_or(at)),
             conf: Value::Object(trigger.params),
+            details: self.dags.manual_details(dag_id, at),
         };
         match self.dags.request_run(new).await {
             Ok(_) => self.run(&name).await,

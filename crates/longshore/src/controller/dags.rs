@@ -9,8 +9,10 @@ use tokio_util::sync::CancellationToken;
 use super::{Context, hosts};
 use crate::{
     engine::{
+        airflow,
         database::Rights,
         scheduling::{Scheduling, SchedulingPlan, parallelism},
+        workers::WorkersPlan,
     },
     error::CliError,
     output,
@@ -43,15 +45,18 @@ pub(super) async fn run(
         metrics: context.metrics.clone(),
         measures: context.counts.measures(),
         left_runs: LeftRuns::GoOn,
+        // Pods are elsewhere: where they reach this service, Airflow's configuration or their template says.
+        workers: Some(WorkersPlan::default()),
     };
     let client = |name| context.cluster.gated_client(name, &context.metrics, &gate);
-    let scheduling = Scheduling::start(client("dags")?, store, plan, &phases).await?;
+    let mut scheduling = Scheduling::start(client("dags")?, store, plan, &phases).await?;
     let folder = dags_folder(config.dags_folder.as_ref(), &config.data_dir)?;
+    airflow::follow(config.airflow.as_ref(), &scheduling, &folder)?;
     let front = Front::start(&scheduling, client("console")?, &folder, &phases).await?;
     context.counts.follow(&scheduling.dags, front.tasks());
     let server = format!("http://{address}");
     let token = tell_clients(&config.data_dir, &server)?;
-    front.serve(listener, token, hosts(address));
+    front.serve(&mut scheduling, listener, token, hosts(address));
     output::note(&format!("dags: runs here, HTTP API {server}"));
 
     let ended = tokio::select! {

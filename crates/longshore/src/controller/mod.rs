@@ -17,7 +17,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{
     control::vital_signs,
-    engine::database::Database,
+    engine::{airflow::AirflowPlan, database::Database},
     error::CliError,
     kubernetes::RealCluster,
     output,
@@ -68,6 +68,8 @@ pub(crate) struct ControllerConfig {
     pub(crate) parallelism: Option<NonZeroU32>,
     /// What becomes of pods of dags that have ended.
     pub(crate) disposal: Disposal,
+    /// How Python DAG files are parsed; `None`: not at all.
+    pub(crate) airflow: Option<AirflowPlan>,
     /// The folder of the DAG files; `None` for a folder in the data directory.
     pub(crate) dags_folder: Option<PathBuf>,
     /// Where the HTTP API is, in the replica that has the role `dags`.

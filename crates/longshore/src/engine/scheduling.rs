@@ -8,10 +8,14 @@ use longshore_dags::{
     DagMeasures, Dags, DagsConfig, LeftRuns, StartError, launch::decide::Disposal,
     logs::LogDirectory, pods::build::PodConfig, scheduler::Limits,
 };
-use longshore_kit::{Gate, Metrics, SystemClock};
+use longshore_kit::{Gate, Metrics, SystemClock, Tasks};
 use longshore_store::{RunStore, Store};
 
-use super::{database::Database, watched_store::WatchedStore};
+use super::{
+    database::Database,
+    watched_store::WatchedStore,
+    workers::{Workers, WorkersPlan},
+};
 use crate::{cmd::run::duration, error::CliError, progress::phases::Phases};
 
 /// How long the controllers get to finish their rounds.
@@ -59,6 +63,8 @@ pub(crate) struct SchedulingPlan {
     pub(crate) measures: DagMeasures,
     /// What becomes of the runs that an earlier process has left.
     pub(crate) left_runs: LeftRuns,
+    /// What the workers of DAGs from Python need; `None` where there are none.
+    pub(crate) workers: Option<WorkersPlan>,
 }
 
 /// A scheduler over its database, running. Dropping it is like a crash: nothing is lost.
@@ -68,6 +74,8 @@ pub(crate) struct Scheduling {
     pub(crate) dags: Arc<Dags>,
     pub(crate) namespace: String,
     pub(crate) metrics: Metrics,
+    /// What is to answer workers, until it is served.
+    workers: Option<Workers>,
     data_dir: PathBuf,
 }
 
@@ -80,10 +88,14 @@ impl Scheduling {
         phases: &Phases,
     ) -> Result<Self, CliError> {
         let gate = plan.gate.clone();
+        let workers = match &plan.workers {
+            Some(_) => Some(Workers::read(&store).await?),
+            None => None,
+        };
         let store = Arc::new(WatchedStore::new(store, plan.gate));
         let logs = LogDirectory::new(plan.data_dir.join("logs"));
         phases.wait_for("the scheduler to take up its runs");
-        let config = DagsConfig {
+        let mut config = DagsConfig {
             gate,
             disposal: plan.disposal,
             measures: plan.measures,
@@ -95,6 +107,9 @@ impl Scheduling {
                 plan.metrics.clone(),
             )
         };
+        if let (Some(workers), Some(plan)) = (&workers, &plan.workers) {
+            config = workers.configure(config, plan)?;
+        }
         let dags = Dags::start(
             client,
             store.clone(),
@@ -109,8 +124,17 @@ impl Scheduling {
             dags: Arc::new(dags),
             namespace: plan.namespace,
             metrics: plan.metrics,
+            workers,
             data_dir: plan.data_dir,
         })
+    }
+
+    /// What answers workers, for the path `/execution` of a server; its tasks end with `tasks`. To be called once: later
+    /// there is nothing more.
+    pub(crate) fn serve_workers(&mut self, tasks: &Tasks) -> Option<axum::Router> {
+        let (dags, metrics) = (self.dags.clone(), self.metrics.clone());
+        let workers = self.workers.take()?;
+        Some(workers.serve(dags, &self.store, &metrics, tasks))
     }
 
     /// Waits until the scheduler cannot go on, and returns why.
@@ -181,5 +205,6 @@ pub(crate) fn config(
         measures: DagMeasures::default(),
         gate: Gate::always_open(),
         left_runs: LeftRuns::GoOn,
+        workers: None,
     }
 }

@@ -6,8 +6,8 @@ use async_trait::async_trait;
 use jiff::Timestamp;
 use longshore_kit::Gate;
 use longshore_store::{
-    Catalog, Changes, DocumentHash, Pool, Run, RunKey, RunStore, Snapshot, Store, StoreError,
-    StoredDocument, TaskInstance,
+    AskedStore, Catalog, Changes, DagVersion, DocumentHash, Pool, Run, RunKey, RunStore, Snapshot,
+    Store, StoreError, StoredDocument, TaskInstance,
 };
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
@@ -38,6 +38,11 @@ impl WatchedStore {
 
     /// The database as the service reads it.
     pub(crate) fn catalog(&self) -> Arc<dyn Catalog> {
+        self.store.clone()
+    }
+
+    /// The database as workers ask it.
+    pub(crate) fn asked(&self) -> Arc<dyn AskedStore> {
         self.store.clone()
     }
 
@@ -110,6 +115,10 @@ impl RunStore for WatchedStore {
 
     async fn try_by_id(&self, id: Uuid) -> Result<Option<TaskInstance>, StoreError> {
         self.store.try_by_id(id).await
+    }
+
+    async fn dag_version(&self, id: Uuid) -> Result<Option<DagVersion>, StoreError> {
+        self.store.dag_version(id).await
     }
 
     async fn set_pool(&self, pool: &Pool) -> Result<(), StoreError> {

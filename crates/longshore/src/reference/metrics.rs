@@ -21,7 +21,7 @@ struct Group {
     register: fn(&Metrics),
 }
 
-const GROUPS: [Group; 6] = [
+const GROUPS: [Group; 7] = [
     Group {
         title: "Controllers and their requests",
         about: "Every process and every role. The names that begin with `controller_runtime_` and `workqueue_` are those of controller-runtime, so that its dashboards work.",
@@ -39,6 +39,13 @@ const GROUPS: [Group; 6] = [
         about: "`standalone`, and the role `dags` of `longshore controller`; the last two in every role.",
         register: |metrics| {
             Counts::new(metrics);
+        },
+    },
+    Group {
+        title: "Workers of DAGs from Python",
+        about: "`standalone`, and the role `dags` of `longshore controller`.",
+        register: |metrics| {
+            longshore_airflow_api::Measures::new(metrics);
         },
     },
     Group {
@@ -66,7 +73,7 @@ const GROUPS: [Group; 6] = [
 ];
 
 /// The meanings of labels.
-const LABELS: [(&str, &str); 20] = [
+const LABELS: [(&str, &str); 22] = [
     (
         "blocker",
         "What kind of thing holds a pod, for example `Rule`, `Budget` or `Protection`. [Operating on pods](../podops.md) explains them.",
@@ -97,6 +104,10 @@ const LABELS: [(&str, &str); 20] = [
         "Kind of the question to a foreign system, for example `log` or `rule_webhook`.",
     ),
     (
+        "method",
+        "HTTP method of the request; `other` where no path of the API was asked for.",
+    ),
+    (
         "name",
         "Of `workqueue_depth`: name of the controller. Of leases: name of the Lease.",
     ),
@@ -120,6 +131,10 @@ const LABELS: [(&str, &str); 20] = [
     (
         "role",
         "The role whose webhooks those are: `podops` or `webhook`.",
+    ),
+    (
+        "route",
+        "Path of the Task Execution API, with the names of its parameters; `other` where no path of the API was asked for.",
     ),
     (
         "state",

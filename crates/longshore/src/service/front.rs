@@ -8,7 +8,7 @@ use std::{
 
 use kube::{Api, Client};
 use longshore_console::{
-    Access, Checks, Feed, Hosts, Token, client::ClientFile, router, serve::serve,
+    Access, Checks, Feed, Hosts, Token, beside, client::ClientFile, router, serve::serve,
 };
 use longshore_kit::{SystemClock, Tasks};
 use tokio::net::TcpListener;
@@ -71,10 +71,19 @@ impl Front {
         Ok(Self { tasks, control })
     }
 
-    /// Serves the API to clients with this token.
-    pub(crate) fn serve(&self, listener: TcpListener, token: Token, hosts: Hosts) {
+    /// Serves the API to clients with this token, and the Task Execution API to workers with theirs.
+    pub(crate) fn serve(
+        &self,
+        scheduling: &mut Scheduling,
+        listener: TcpListener,
+        token: Token,
+        hosts: Hosts,
+    ) {
         let access = Access { token, hosts };
-        let api = router(self.control.clone(), access, self.tasks.shutdown());
+        let mut api = router(self.control.clone(), access, self.tasks.shutdown());
+        if let Some(execution) = scheduling.serve_workers(&self.tasks) {
+            api = beside(api, "/execution", execution);
+        }
         let served = serve(listener, api, self.tasks.shutdown());
         self.tasks.spawn("console", served);
     }

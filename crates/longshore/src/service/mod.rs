@@ -18,8 +18,10 @@ use tokio::net::TcpListener;
 
 use crate::{
     engine::{
+        airflow::{self, AirflowPlan},
         database::{Database, Rights},
         scheduling::{Scheduling, SchedulingPlan, parallelism},
+        workers::WorkersPlan,
     },
     error::CliError,
     local_cluster::{ClusterPlan, Keeping, Lifetime, LocalCluster},
@@ -56,6 +58,8 @@ pub(crate) struct ServiceConfig {
     pub(crate) pod_network: bool,
     /// What becomes of pods of DAGs that have ended.
     pub(crate) disposal: Disposal,
+    /// How Python DAG files are parsed; `None`: not at all.
+    pub(crate) airflow: Option<AirflowPlan>,
     /// What happens with pods whose image is not in the image map.
     pub(crate) unmapped_images: UnmappedImages,
     /// How many processes a pod may have.
@@ -116,6 +120,7 @@ impl Service {
         };
         let cluster = LocalCluster::start(&plan, Some(api), &metrics, phases);
         let mut cluster = cluster.await?;
+        let dags_folder = dags_folder(config.dags_folder.as_ref(), data_dir)?;
         let plan = SchedulingPlan {
             data_dir: data_dir.clone(),
             namespace: cluster.namespace().to_owned(),
@@ -125,9 +130,13 @@ impl Service {
             metrics: metrics.clone(),
             measures: counts.measures(),
             left_runs: LeftRuns::GoOn,
+            workers: Some(WorkersPlan {
+                server: Some(format!("http://{address}/execution/")),
+                dags_folder: Some(dags_folder.clone()),
+            }),
         };
-        let scheduling = Scheduling::start(cluster.client("dags"), store, plan, phases).await?;
-        let dags_folder = dags_folder(config.dags_folder.as_ref(), data_dir)?;
+        let mut scheduling = Scheduling::start(cluster.client("dags"), store, plan, phases).await?;
+        airflow::follow(config.airflow.as_ref(), &scheduling, &dags_folder)?;
         let client = cluster.client("console");
         let front = Front::start(&scheduling, client, &dags_folder, phases).await?;
 
@@ -140,7 +149,7 @@ impl Service {
         let kubernetes = cluster.serve()?;
         let hosts = Hosts::Known(Vec::new());
         let token = tell_clients(data_dir, &format!("http://{address}"))?;
-        front.serve(listener, token, hosts.clone());
+        front.serve(&mut scheduling, listener, token, hosts.clone());
         counts.follow(&scheduling.dags, front.tasks());
         let (checks, scrape) = (front.checks(), counts.scrape(metrics));
         let stopping = front.tasks().shutdown();

@@ -10,6 +10,7 @@
 
 mod acceptance;
 mod actions;
+mod airflow_files;
 mod availability;
 mod bad_input;
 mod canary;

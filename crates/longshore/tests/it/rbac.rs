@@ -198,6 +198,7 @@ async fn a_scheduler_with_the_generated_role_alone_does_all_its_work_and_uses_al
             measures: DagMeasures::default(),
             gate: Gate::always_open(),
             left_runs: LeftRuns::GoOn,
+            workers: None,
         },
     );
     let dags = dags.await.unwrap();

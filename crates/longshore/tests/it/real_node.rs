@@ -74,6 +74,7 @@ fn config(namespace: &str, scheduler_id: &str, binding: Binding) -> DagsConfig {
         measures: DagMeasures::default(),
         gate: Gate::always_open(),
         left_runs: LeftRuns::GoOn,
+        workers: None,
     }
 }
 

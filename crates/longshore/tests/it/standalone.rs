@@ -362,7 +362,11 @@ fn an_ephemeral_service_leaves_nothing() {
 
 /// What it answers to a plain GET on its port for health and metrics.
 fn get(service: &Service, path: &str, host: &str) -> String {
-    let address = service.ready("metrics").replace("http://", "");
+    get_of(&service.ready("metrics"), path, host)
+}
+
+fn get_of(server: &str, path: &str, host: &str) -> String {
+    let address = server.replace("http://", "");
     let mut stream = TcpStream::connect(address).unwrap();
     write!(
         stream,
@@ -411,6 +415,10 @@ fn health_and_metrics_are_told_to_everybody_on_this_machine() {
     // A host name that a foreign web page could use to reach the service.
     let foreign = get(&service, "/metrics", "evil.example");
     assert!(foreign.contains("LS1802"), "{foreign}");
+    // Workers have tokens of their own, and may come by any name.
+    let server = service.ready("server");
+    let health = get_of(&server, "/execution/health", "node.example");
+    assert!(health.ends_with("{\"status\":\"healthy\"}"), "{health}");
     let_it_go(&ran);
 }
 

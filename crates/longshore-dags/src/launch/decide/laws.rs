@@ -157,6 +157,7 @@ fn task(ti_id: Uuid) -> impl Strategy<Value = Seen<TaskView>> {
             pod: pods[usize::from(pod)].clone(),
             deadline,
             limit: deadline,
+            lingers_until: deadline,
             log: LogPath::of(&queued(ti_id, &run(), "task")),
         })
     });

@@ -20,6 +20,7 @@ fn observed(state: TaskState, launch: u32, pods: Vec<LaunchedView>) -> Observed 
             pod: Some(Ok(json!({"kind": "Pod"}))),
             deadline: None,
             limit: None,
+            lingers_until: None,
             log: LogPath::of(&queued(Uuid::nil(), &run(), "task")),
         }),
         pods: Seen::Present(pods),

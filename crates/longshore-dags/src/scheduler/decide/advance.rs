@@ -4,10 +4,10 @@ use std::{sync::Arc, time::Duration};
 
 use jiff::Timestamp;
 use longshore_core::Next;
-use longshore_store::{RunState, TaskState};
+use longshore_store::{Heartbeats, RunState, TaskState};
 
 use crate::scheduler::{
-    decide::{Limits, work::RunWork},
+    decide::{Limits, give_up::give_up, work::RunWork},
     retry,
     run_state::{IsLeaf, REASON_DEADLOCKED, REASON_TIMED_OUT, RunEnd, end_of},
     transitions::{Cause, RunCause},
@@ -16,7 +16,12 @@ use crate::scheduler::{
 
 /// Takes a running run as far as it goes without another fact. Tasks are visited in topological order, so one pass
 /// sees every consequence; it costs as much as the DAG has tasks and edges.
-pub(super) fn advance(run: &mut RunWork<'_>, now: Timestamp, limits: &Limits) {
+pub(super) fn advance(
+    run: &mut RunWork<'_>,
+    now: Timestamp,
+    limits: &Limits,
+    heartbeats: &Heartbeats,
+) {
     run.next = Next::AwaitChange;
     if run.run().state != RunState::Running {
         return;
@@ -30,6 +35,7 @@ pub(super) fn advance(run: &mut RunWork<'_>, now: Timestamp, limits: &Limits) {
     if !run.run().is_prepared {
         return;
     }
+    give_up(run, now, limits, heartbeats);
     let shape = Arc::clone(&run.shape);
     for &task in &shape.order {
         // The same for all instances of the task, so that a task with many costs as much as it has instances.
@@ -75,6 +81,11 @@ fn follow(
 ) {
     match verdict {
         Verdict::Wait => {}
+        Verdict::Run if run.row(instance).state.is_none() && needs_no_worker(run, instance) => {
+            let row = run.transition(instance, TaskState::Success, Cause::NothingToDo);
+            row.try_number += 1;
+            (row.start_date, row.end_date) = (Some(now), Some(now));
+        }
         Verdict::Run if run.row(instance).state.is_none() => {
             schedule(run, instance, Cause::DependenciesHold, now);
         }
@@ -87,6 +98,12 @@ fn follow(
             row.end_date = Some(now);
         }
     }
+}
+
+/// Whether the task does nothing. Its try counts all the same, as upstream.
+fn needs_no_worker(run: &RunWork<'_>, instance: usize) -> bool {
+    let python = run.spec(instance).python.as_ref();
+    python.is_some_and(|task| task.is_empty)
 }
 
 /// What the rule of a task says of all instances of the tasks before it.

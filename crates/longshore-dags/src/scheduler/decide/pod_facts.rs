@@ -193,7 +193,7 @@ impl Subject<'_, '_> {
     }
 
     /// The try ended badly: the next one where one is left, else the end.
-    fn try_failed(&mut self, failure: Failure, ended_at: Option<Timestamp>) {
+    pub(super) fn try_failed(&mut self, failure: Failure, ended_at: Option<Timestamp>) {
         let ended_at = retry::latest_end(ended_at, self.now);
         let row = self.run.row(self.instance);
         if retry::is_eligible(row.try_number, row.max_tries) {

@@ -167,7 +167,12 @@ impl<'a> Round<'a> {
     /// Takes each running run as far as it goes.
     pub(super) fn advance_runs(&mut self) {
         for run in &mut self.runs {
-            advance(run, self.observed.now, &self.observed.limits);
+            advance(
+                run,
+                self.observed.now,
+                &self.observed.limits,
+                &self.observed.heartbeats,
+            );
         }
     }
 
@@ -198,7 +203,7 @@ impl<'a> Round<'a> {
             }
             run.transition_run(RunState::Running, RunCause::Started)
                 .start_date = Some(now);
-            advance(run, now, &self.observed.limits);
+            advance(run, now, &self.observed.limits, &self.observed.heartbeats);
             if !run.run().state.is_finished() {
                 *n_running += 1;
             }

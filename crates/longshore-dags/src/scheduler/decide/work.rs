@@ -5,8 +5,8 @@ use std::{ops::Range, sync::Arc};
 use jiff::Timestamp;
 use longshore_core::Next;
 use longshore_store::{
-    ArchivedTry, Changes, Deferral, Failure, Reschedule, Run, RunDetails, RunState, StoredDocument,
-    TaskInstance, TaskState,
+    AirflowTask, ArchivedTry, Changes, Deferral, Failure, Reschedule, Run, RunState,
+    StoredDocument, TaskInstance, TaskState,
 };
 
 use crate::{
@@ -120,7 +120,7 @@ impl<'a> RunWork<'a> {
             dag_hash: new.dag_hash.clone(),
             is_prepared: !dag.has_shared_objects(),
             reason: None,
-            details: RunDetails::default(),
+            details: new.details.clone(),
             version: 0,
         };
         let rows = dag.tasks.values().zip(&shape.weights);
@@ -260,11 +260,13 @@ impl<'a> RunWork<'a> {
 /// The task instance of a task in a new run.
 fn new_row(run: &Run, task: &Task, priority_weight: i64, now: Timestamp) -> TaskInstance {
     let key = run.key.task(&task.task_id);
+    let version = run.details.dag_version;
     TaskInstance {
         max_tries: task.retries,
         pool: task.pool.clone(),
         pool_slots: task.pool_slots,
         priority_weight,
+        airflow: version.map(|version| Box::new(AirflowTask::new(version))),
         ..TaskInstance::new(try_id(now, &key, 1), key)
     }
 }

@@ -25,8 +25,11 @@ impl Subject<'_, '_> {
         {
             return self.worker_started(process, *started_at);
         }
+        if let WorkerReport::Skips { instances } = report {
+            return self.skips(instances);
+        }
         let state = self.run.row(self.instance).state;
-        if state == Some(report.state()) {
+        if state == report.state() {
             return WorkerAnswer::Already;
         }
         if state != Some(TaskState::Running) {
@@ -73,7 +76,7 @@ impl Subject<'_, '_> {
     fn worker_stopped(&mut self, report: &WorkerReport) {
         match report {
             // Answered before.
-            WorkerReport::Started { .. } => {}
+            WorkerReport::Started { .. } | WorkerReport::Skips { .. } => {}
             WorkerReport::Ended { end, ended_at } => self.ended(*end, *ended_at),
             WorkerReport::Retry {
                 ended_at,
@@ -90,13 +93,34 @@ impl Subject<'_, '_> {
         }
     }
 
+    /// Skips what has not run and does not run. A task instance that restarts, or whose task is gone, stays as it is.
+    fn skips(&mut self, instances: &[(String, i32)]) -> WorkerAnswer {
+        let now = self.now;
+        for (task_id, map_index) in instances {
+            let task = self.run.shape.numbers.get(task_id).copied();
+            let instance = task.and_then(|task| self.run.instance(task, *map_index));
+            let is_meant = |instance: &usize| {
+                *instance != self.instance && may_be_skipped(self.run.row(*instance).state)
+            };
+            let Some(instance) = instance.filter(is_meant) else {
+                continue;
+            };
+            let row = self
+                .run
+                .transition(instance, TaskState::Skipped, Cause::WorkerSkips);
+            row.start_date = row.start_date.or(Some(now));
+            row.end_date = Some(now);
+        }
+        WorkerAnswer::Changed
+    }
+
     fn ended(&mut self, end: TryEnd, ended_at: Timestamp) {
         let now = self.now;
         let row = self
             .run
             .transition(self.instance, TaskState::from(end), Cause::WorkerReported);
         row.end_date = Some(within(ended_at, row.start_date, now));
-        row.failure = (end == TryEnd::Failed).then(|| failure("TaskFailed", TASK_FAILED));
+        row.failure = (end == TryEnd::Failed).then(|| failure(REASON_TASK_FAILED, TASK_FAILED));
         if let Some(task) = row.airflow.as_deref_mut() {
             leave_method(task);
         }
@@ -114,7 +138,7 @@ impl Subject<'_, '_> {
             return self.ended(TryEnd::Failed, ended_at);
         }
         let ended_at = within(ended_at, self.run.row(self.instance).start_date, self.now);
-        let why = failure("TaskFailed", TASK_FAILED);
+        let why = failure(REASON_TASK_FAILED, TASK_FAILED);
         let row = self.next_try(why, ended_at, Cause::WorkerReported);
         if let Some(task) = row.airflow.as_deref_mut() {
             task.retry_delay = delay;
@@ -186,8 +210,34 @@ impl Subject<'_, '_> {
     }
 }
 
+/// The reason of a failure that the worker of the try reported itself.
+pub(crate) const REASON_TASK_FAILED: &str = "TaskFailed";
+
 /// Why a try failed that its worker saw to its end.
 const TASK_FAILED: &str = "the task failed, says its worker; the log of the try has the reason";
+
+fn may_be_skipped(state: Option<TaskState>) -> bool {
+    match state {
+        None
+        | Some(
+            TaskState::Scheduled
+            | TaskState::Queued
+            | TaskState::UpForRetry
+            | TaskState::UpForReschedule
+            | TaskState::Deferred
+            | TaskState::AwaitingInput
+            | TaskState::UpstreamFailed,
+        ) => true,
+        Some(
+            TaskState::Running
+            | TaskState::Restarting
+            | TaskState::Success
+            | TaskState::Failed
+            | TaskState::Skipped
+            | TaskState::Removed,
+        ) => false,
+    }
+}
 
 /// The method that goes on has run.
 fn leave_method(task: &mut AirflowTask) {

@@ -153,6 +153,9 @@ fn every_listed_edge_is_taken() {
     super::workers::a_worker_that_asks_for_a_retry_gets_the_next_try();
     super::workers::a_sensor_that_gives_up_its_worker_looks_again();
     super::workers::a_try_waits_for_a_trigger_or_a_human();
+    super::workers::a_worker_that_never_begins_is_launched_again_and_then_fails();
+    super::workers::a_branch_skips_what_has_not_run_and_nothing_else();
+    super::python::a_task_that_does_nothing_succeeds_without_a_worker_and_counts_a_try();
     super::runs::a_run_of_which_no_task_can_ever_start_fails();
     assert_eq!(recorder::untaken(), (Vec::new(), Vec::new()));
 }

@@ -7,6 +7,7 @@ mod edges;
 mod laws;
 mod limits;
 mod mapped;
+mod python;
 mod retry;
 mod runs;
 mod tries;

@@ -5,7 +5,8 @@ use std::{sync::Arc, time::Duration};
 use jiff::{SignedDuration, Timestamp};
 use longshore_core::Next;
 use longshore_store::{
-    AirflowTask, Changes, Deferral, Looks, Reschedule, RunState, TaskInstance,
+    AirflowTask, Changes, Deferral, Heartbeat, Heartbeats, Looks, Reschedule, RunState,
+    TaskInstance,
     TaskState::{
         self, AwaitingInput, Deferred, Failed, Queued, Running, Scheduled, Success,
         UpForReschedule, UpForRetry,
@@ -416,4 +417,115 @@ fn nobody_but_the_worker_of_the_present_try_is_heard() {
     let refused = WorkerAnswer::Refused(Some(Scheduled));
     assert_eq!(says(&mut world, report).0, refused);
     assert_ne!(world.state("a"), Some(Success));
+}
+
+/// The worker of this task instance was heard at a time.
+fn heard(world: &mut World, id: Uuid, at: Timestamp) {
+    let mut heartbeats = Heartbeats::new(Timestamp::MIN);
+    heartbeats.hear(Heartbeat { id, at });
+    world.heartbeats = Arc::new(heartbeats);
+}
+
+#[test]
+fn a_worker_that_falls_silent_is_given_up_and_its_try_fails() {
+    let mut world = began(|task| task.retries = 1);
+    let first = world.row("a").id;
+    let start = world.row("a").start_date.unwrap();
+    // It was not heard yet: its start counts.
+    world.heartbeats = Arc::new(Heartbeats::new(Timestamp::MIN));
+    assert!(world.round(Vec::new()).is_empty());
+    assert_eq!(world.next, Next::After(Duration::from_secs(299)));
+    world.wait(250);
+    let now = world.now;
+    heard(&mut world, first, now);
+    assert!(world.round(Vec::new()).is_empty());
+    assert_eq!(world.next, Next::After(Duration::from_secs(300)));
+    world.wait(299);
+    assert!(world.round(Vec::new()).is_empty());
+    world.wait(1);
+    let changes = world.round(Vec::new());
+    let ended = &changes.archived[0].task_instance;
+    assert_eq!((ended.id, ended.start_date), (first, Some(start)));
+    let reason = ended.failure.as_ref().unwrap().reason.as_deref();
+    assert_eq!(reason, Some("HeartbeatTimeout"));
+    assert_eq!(world.state("a"), Some(UpForRetry));
+    // What it still says is of an earlier try.
+    let late = WorkerReport::Ended {
+        end: TryEnd::Success,
+        ended_at: world.now,
+    };
+    let (answer, changes) = try_says(&mut world, first, late);
+    assert_eq!((answer, changes.is_empty()), (None, true));
+}
+
+#[test]
+pub(super) fn a_worker_that_never_begins_is_launched_again_and_then_fails() {
+    let mut world = queued(|task| task.retries = 1);
+    let first = world.row("a").clone();
+    for n in 1..=2 {
+        world.wait(599);
+        world.round(Vec::new());
+        assert_eq!(world.row("a").launch, n);
+        world.wait(1);
+        world.round(Vec::new());
+        // A slot is free: the next launch of the same try.
+        let row = world.row("a");
+        assert_eq!((row.id, row.state), (first.id, Some(Queued)));
+        assert_eq!((row.launch, row.launch_failures), (n + 1, n));
+        assert_eq!(row.try_number, first.try_number);
+    }
+    world.wait(600);
+    world.round(Vec::new());
+    let row = world.row("a");
+    assert_eq!(row.state, Some(Failed));
+    let reason = row.failure.as_ref().unwrap().reason.as_deref();
+    assert_eq!(reason, Some("StuckInQueued"));
+    // A task of a container DAG has no worker that could begin.
+    assert_eq!(world.state("x"), Some(Queued));
+}
+
+#[test]
+fn a_stuck_try_waits_for_its_slot_like_the_others() {
+    let mut world = queued(|_| {});
+    world.limits.parallelism = 1;
+    world.wait(600);
+    world.round(Vec::new());
+    let row = world.row("a");
+    assert_eq!((row.state, row.queued_at), (Some(Scheduled), None));
+}
+
+#[test]
+pub(super) fn a_branch_skips_what_has_not_run_and_nothing_else() {
+    for (state, is_skipped) in [
+        (None, true),
+        (Some(Scheduled), true),
+        (Some(Queued), true),
+        (Some(UpForRetry), true),
+        (Some(UpForReschedule), true),
+        (Some(Deferred), true),
+        (Some(AwaitingInput), true),
+        (Some(TaskState::UpstreamFailed), true),
+        (Some(Running), false),
+        (Some(TaskState::Restarting), false),
+        (Some(Success), false),
+        (Some(Failed), false),
+        (Some(TaskState::Removed), false),
+    ] {
+        let mut world = began(|_| {});
+        world.put("x", |row| row.state = state);
+        let report = WorkerReport::Skips {
+            instances: vec![
+                ("x".to_owned(), -1),
+                ("x".to_owned(), 3),
+                ("unknown".to_owned(), -1),
+                ("a".to_owned(), -1),
+            ],
+        };
+        let (answer, _) = says(&mut world, report);
+        assert_eq!(answer, WorkerAnswer::Changed, "{state:?}");
+        let found = world.rows[&world.row("x").key].state;
+        let skipped = found == Some(TaskState::Skipped);
+        assert_eq!(skipped, is_skipped, "{state:?} became {found:?}");
+        assert_eq!(world.state("a"), Some(Running));
+    }
 }

@@ -10,7 +10,8 @@ use std::{
 use jiff::{SignedDuration, Timestamp};
 use longshore_core::{Action, Next};
 use longshore_store::{
-    Changes, DEFAULT_POOL, Pool, Run, RunKey, RunState, Snapshot, TaskInstance, TaskKey, TaskState,
+    Changes, DEFAULT_POOL, Heartbeats, Pool, Run, RunKey, RunState, Snapshot, TaskInstance,
+    TaskKey, TaskState,
 };
 use uuid::Uuid;
 
@@ -18,7 +19,7 @@ use crate::{
     model::{Dag, Task, TriggerRule, WeightRule},
     scheduler::{
         ActiveRun, Board, Clearing, Fact, LaunchChange, LaunchFact, Limits, NewRun, Observed,
-        Selection, decide,
+        Selection, WorkerReport, decide,
         identity::try_id,
         trigger_rule::{Counts, Verdict, evaluate, evaluate_indirect_setups},
     },
@@ -51,6 +52,7 @@ pub(super) fn task(id: &str, upstream: &[&str]) -> Task {
         is_setup: false,
         is_teardown: false,
         pod_override: None,
+        python: None,
     }
 }
 
@@ -85,6 +87,7 @@ pub(super) fn dag(tasks: Vec<Task>) -> Dag {
         files: BTreeMap::new(),
         workspace: None,
         tasks,
+        python: None,
     }
 }
 
@@ -99,12 +102,18 @@ pub(super) fn key(run_id: &str) -> RunKey {
     }
 }
 
+/// Whether a worker skips others.
+fn is_skip(fact: &Fact) -> bool {
+    matches!(fact, Fact::Worker(fact) if matches!(*fact.report, WorkerReport::Skips { .. }))
+}
+
 /// The scheduler, its store, and a clock.
 #[derive(Clone)]
 pub(super) struct World {
     pub(super) now: Timestamp,
     pub(super) board: Board,
     pub(super) limits: Limits,
+    pub(super) heartbeats: Arc<Heartbeats>,
     pub(super) pools: Vec<Pool>,
     pub(super) runs: BTreeMap<RunKey, Run>,
     pub(super) rows: BTreeMap<TaskKey, TaskInstance>,
@@ -116,6 +125,8 @@ pub(super) struct World {
     ids: BTreeSet<Uuid>,
     /// Whether the last round was told of a clear, without which nothing that is over begins again.
     was_cleared: bool,
+    /// Whether the last round was told of a branch that skips others, whatever their rules say.
+    was_skipped: bool,
 }
 
 impl World {
@@ -124,6 +135,7 @@ impl World {
             now: "2026-11-21T10:00:00Z".parse().unwrap(),
             board: Board::default(),
             limits: Limits::default(),
+            heartbeats: Arc::new(Heartbeats::new(Timestamp::MAX)),
             pools: Vec::new(),
             runs: BTreeMap::new(),
             rows: BTreeMap::new(),
@@ -133,6 +145,7 @@ impl World {
             next: Next::AwaitChange,
             ids: BTreeSet::new(),
             was_cleared: false,
+            was_skipped: false,
         };
         world.set_pools(&[("default_pool", 128)]);
         world
@@ -171,6 +184,7 @@ impl World {
             watch_position: Some("7".to_owned()),
             store_position: false,
             limits: self.limits.clone(),
+            heartbeats: Arc::clone(&self.heartbeats),
         }
     }
 
@@ -184,6 +198,7 @@ impl World {
             }
         }
         self.was_cleared = facts.iter().any(|fact| fact.clearing().is_some());
+        self.was_skipped = facts.iter().any(is_skip);
         let observed = self.observe(facts);
         let plan = decide(&observed);
         assert_eq!(plan, decide(&observed), "a decision is deterministic");
@@ -282,7 +297,7 @@ impl World {
         let before = self.rows.clone();
         for row in &changes.task_instances {
             let old = before.get(&row.key);
-            check_row(old, row, self.was_cleared);
+            check_row(old, row, self.was_cleared || self.was_skipped);
             if old.is_none_or(|old| old.id != row.id) {
                 assert!(self.ids.insert(row.id), "the id of each try is new");
                 let n_archived = changes
@@ -307,6 +322,9 @@ impl World {
                 )
             };
             let waits_for_retry = row.state == Some(TaskState::UpForRetry);
+            if self.was_skipped && row.state == Some(TaskState::Skipped) {
+                continue;
+            }
             if old.is_none_or(|old| waited(old.state)) && !waits_for_retry {
                 self.check_dependencies(row);
             }

@@ -3,12 +3,13 @@
 use std::{num::NonZeroU32, path::PathBuf, time::Duration};
 
 use clap::{Args, ValueEnum};
+use longshore_bundles::git::remote::AllowedRemotes;
 use longshore_cluster::Authorization;
 
 use crate::{
     cli::{Globals, help_end},
     data_dir::{DataDir, DataDirArgs},
-    engine::{database::DatabaseArgs, scheduling::FailedPodsArgs},
+    engine::{airflow::AirflowArgs, database::DatabaseArgs, scheduling::FailedPodsArgs},
     error::{CliError, counted},
     exit::Exit,
     images::UnmappedImagesArgs,
@@ -68,6 +69,8 @@ pub(crate) struct StandaloneArgs {
     #[command(flatten)]
     failed_pods: FailedPodsArgs,
     #[command(flatten)]
+    airflow: AirflowArgs,
+    #[command(flatten)]
     images: UnmappedImagesArgs,
     #[command(flatten)]
     pids: PidsLimitArgs,
@@ -124,6 +127,9 @@ fn config(args: &StandaloneArgs, data_dir: &DataDir) -> Result<ServiceConfig, Cl
         parallelism: args.parallelism,
         pod_network: args.pod_network,
         disposal: args.failed_pods.disposal(),
+        airflow: args
+            .airflow
+            .plan(data_dir.path(), AllowedRemotes::LocalToo)?,
         unmapped_images: args.images.unmapped(),
         pod_pids_limit: args.pids.limit(),
         dags_folder: args.dags_folder.clone(),

@@ -56,6 +56,7 @@ fn observed(asked: Option<Asked<LogAnswer>>, note: LogNote) -> Observed {
             pod: None,
             deadline: None,
             limit: None,
+            lingers_until: None,
             log: LogPath::of(&row),
         }),
         launcher: Launcher::Pod,
