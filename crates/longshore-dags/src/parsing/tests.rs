@@ -62,7 +62,7 @@ impl World {
             store.clone(),
             Arc::new(SystemClock),
             "cluster".to_owned(),
-            PodConfig::default(),
+            (PodConfig::default(), None),
             Board::default(),
             Catalog::default(),
             0,

@@ -14,7 +14,8 @@ use crate::{
 on_every_engine!(
     an_id_is_that_of_a_present_try_or_of_an_earlier_one,
     earlier_runs_are_those_before_an_instant,
-    runs_and_task_instances_are_counted_by_what_is_wanted,
+    runs_are_counted_by_what_is_wanted,
+    task_instances_are_counted_by_what_is_wanted,
     the_previous_instance_is_the_latest_one_before,
     values_of_earlier_runs_are_found,
     a_file_without_a_dag_is_known,
@@ -99,9 +100,12 @@ async fn earlier_runs_are_those_before_an_instant(store: &dyn AnyStore) {
     assert_eq!(store.run_row(&run_key("r9")).await.unwrap(), None);
 }
 
-async fn runs_and_task_instances_are_counted_by_what_is_wanted(store: &dyn AnyStore) {
+fn text(texts: &[&str]) -> Vec<String> {
+    texts.iter().map(|it| (*it).to_owned()).collect()
+}
+
+async fn runs_are_counted_by_what_is_wanted(store: &dyn AnyStore) {
     four_runs(store).await;
-    let text = |texts: &[&str]| texts.iter().map(|it| (*it).to_owned()).collect::<Vec<_>>();
     let all = || RunsWanted {
         dag_id: "sales".to_owned(),
         ..RunsWanted::default()
@@ -134,10 +138,18 @@ async fn runs_and_task_instances_are_counted_by_what_is_wanted(store: &dyn AnySt
         let n = store.count_wanted_runs(&wanted).await.unwrap();
         assert_eq!(n, expected, "{wanted:?}");
     }
-    let all = || InstancesWanted {
+}
+
+fn instances_of_sales() -> InstancesWanted {
+    InstancesWanted {
         dag_id: "sales".to_owned(),
         ..InstancesWanted::default()
-    };
+    }
+}
+
+async fn task_instances_are_counted_by_what_is_wanted(store: &dyn AnyStore) {
+    four_runs(store).await;
+    let all = instances_of_sales;
     for (wanted, expected) in [
         (all(), 4),
         (

@@ -40,7 +40,8 @@ use crate::{
 longshore_test::reads! {
     Observed { now, action }
     Action {
-        target, object, spec, status, is_deleting, has_finalizer, work, children, asked, reported,
+        target, object, spec, status, is_deleting, has_finalizer, work, children, asked,
+        has_event_receiver, reported,
         unanswered, said, undone, unlisted_since, form
     }
     Abort { behavior, object, refused }

@@ -124,7 +124,14 @@ pub(crate) fn run(args: &RunArgs, globals: &Globals) -> Result<Exit, CliError> {
             cluster: find_cluster(&cluster_args).await?,
             in_other_cluster: args.in_other_cluster,
         };
-        start_and_follow(order, tasks, signals, args.timeout, globals).await
+        Box::pin(start_and_follow(
+            order,
+            tasks,
+            signals,
+            args.timeout,
+            globals,
+        ))
+        .await
     })?;
     let resume = resume::command(&args.file, &args.data_dir, &cluster_args, &run);
     let (outcome, mut end) = match followed {

@@ -23,8 +23,8 @@ use longshore_dags::{
 };
 use longshore_kit::{Clock, Metrics};
 use longshore_store::{
-    Catalog, DocumentHash, ListedRun, RunCursor, RunFilter, RunKey, RunState, RunType,
-    StoreError, TaskFilter, TaskInstance,
+    Catalog, DocumentHash, ListedRun, RunCursor, RunFilter, RunKey, RunState, RunType, StoreError,
+    TaskFilter, TaskInstance,
 };
 use serde_json::Value;
 use tokio::sync::broadcast::{self, error::RecvError};

@@ -74,6 +74,22 @@ pub(crate) struct ServiceConfig {
     pub(crate) metrics_port: u16,
 }
 
+impl ServiceConfig {
+    fn cluster(&self, parallelism: u32) -> ClusterPlan<'_> {
+        ClusterPlan {
+            data_dir: &self.data_dir,
+            parallelism,
+            keeping: Keeping {
+                lifetime: self.lifetime,
+                authorization: self.authorization,
+            },
+            unmapped_images: self.unmapped_images,
+            pod_pids_limit: self.pod_pids_limit,
+            pod_network: self.pod_network,
+        }
+    }
+}
+
 /// The service, running.
 pub(crate) struct Service {
     database: Database,
@@ -107,17 +123,7 @@ impl Service {
             address: loopback(config.kube_port),
             ..ServeConfig::new(data_dir)
         };
-        let plan = ClusterPlan {
-            data_dir,
-            parallelism,
-            keeping: Keeping {
-                lifetime: config.lifetime,
-                authorization: config.authorization,
-            },
-            unmapped_images: config.unmapped_images,
-            pod_pids_limit: config.pod_pids_limit,
-            pod_network: config.pod_network,
-        };
+        let plan = config.cluster(parallelism);
         let cluster = LocalCluster::start(&plan, Some(api), &metrics, phases);
         let mut cluster = cluster.await?;
         let dags_folder = dags_folder(config.dags_folder.as_ref(), data_dir)?;
