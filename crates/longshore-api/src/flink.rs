@@ -9,6 +9,16 @@ pub const VERSION: &str = "v1beta1";
 /// Group and version as objects and reconciled specs write them.
 pub const API_VERSION: &str = "flink.apache.org/v1beta1";
 
+/// The definition of [`KIND_DEPLOYMENT`]. Where it comes from is in `crds/SOURCE.md`.
+pub const FLINK_DEPLOYMENT_CRD: &str =
+    include_str!("../crds/flink.apache.org_flinkdeployments.json");
+/// The definition of [`KIND_SESSION_JOB`].
+pub const FLINK_SESSION_JOB_CRD: &str =
+    include_str!("../crds/flink.apache.org_flinksessionjobs.json");
+/// The definition of [`KIND_STATE_SNAPSHOT`].
+pub const FLINK_STATE_SNAPSHOT_CRD: &str =
+    include_str!("../crds/flink.apache.org_flinkstatesnapshots.json");
+
 /// An application cluster (with a job) or a session cluster (without one).
 pub const KIND_DEPLOYMENT: &str = "FlinkDeployment";
 /// A job on a session cluster.

@@ -3,13 +3,13 @@
 use std::sync::Arc;
 
 use longshore_core::Seen;
-use longshore_kit::{Cache, Parsed, RawObject};
+use longshore_kit::{Cache, Definition, Parsed, RawObject};
 use serde::{Deserialize, Deserializer};
 use serde_json::Value;
 
 use crate::{
     deployment::{Desired, HaConfigMap, JobManager, JobManagerPod, SnapshotResource},
-    kinds::FlinkKey,
+    kinds::{FLINK_DEPLOYMENT, FLINK_SESSION_JOB, FLINK_STATE_SNAPSHOT, FlinkKey},
     session_job,
     snapshot::Wanted,
 };
@@ -32,9 +32,18 @@ impl<'de> Deserialize<'de> for SessionJobOf {
     }
 }
 
+/// Which of our kinds the API server serves. Of a kind that it does not serve there are no objects.
+#[derive(Clone, Debug)]
+pub(crate) struct Definitions {
+    pub(crate) deployments: Arc<Definition>,
+    pub(crate) session_jobs: Arc<Definition>,
+    pub(crate) snapshots: Arc<Definition>,
+}
+
 /// The caches that the controllers of this crate share.
 #[derive(Clone, Debug)]
 pub(crate) struct Caches {
+    pub(crate) definitions: Definitions,
     pub(crate) deployments: Arc<Cache<RawObject>>,
     pub(crate) session_jobs: Arc<Cache<Parsed<SessionJobOf>>>,
     pub(crate) snapshots: Arc<Cache<Parsed<SnapshotResource>>>,
@@ -45,7 +54,13 @@ pub(crate) struct Caches {
 
 impl Caches {
     pub(crate) fn new() -> Self {
+        let definition = |resource| Definition::new(resource, |_| {});
         Self {
+            definitions: Definitions {
+                deployments: definition(FLINK_DEPLOYMENT),
+                session_jobs: definition(FLINK_SESSION_JOB),
+                snapshots: definition(FLINK_STATE_SNAPSHOT),
+            },
             deployments: Cache::new(),
             session_jobs: Cache::new(),
             snapshots: Cache::new(),
@@ -61,7 +76,12 @@ impl Caches {
         namespace: &str,
         name: &str,
     ) -> serde_json::Result<Seen<Arc<Desired>>> {
-        let object = whole(self.deployments.get(namespace, name), |it| it)?;
+        let definition = &self.definitions.deployments;
+        let object = whole(
+            definition,
+            || self.deployments.get(namespace, name),
+            |it| it,
+        )?;
         Ok(object.map(|object| Arc::new(Desired::of(object))))
     }
 
@@ -71,7 +91,9 @@ impl Caches {
         namespace: &str,
         name: &str,
     ) -> serde_json::Result<Seen<Arc<session_job::Desired>>> {
-        let object = whole(self.session_jobs.get(namespace, name), |it| it.raw())?;
+        let definition = &self.definitions.session_jobs;
+        let get = || self.session_jobs.get(namespace, name);
+        let object = whole(definition, get, |it| it.raw())?;
         Ok(object.map(|object| Arc::new(session_job::Desired::of(object))))
     }
 
@@ -81,16 +103,21 @@ impl Caches {
         namespace: &str,
         name: &str,
     ) -> serde_json::Result<Seen<Arc<Wanted>>> {
-        let object = whole(self.snapshots.get(namespace, name), |it| it.raw())?;
+        let definition = &self.definitions.snapshots;
+        let get = || self.snapshots.get(namespace, name);
+        let object = whole(definition, get, |it| it.raw())?;
         Ok(object.map(|object| Arc::new(Wanted::of(object))))
     }
 
-    /// The snapshots of the job of a resource.
+    /// The snapshots of the job of a resource; `Absent` while the API server does not serve their kind.
     pub(crate) fn snapshots_of(
         &self,
         kind: &str,
         key: &FlinkKey,
     ) -> Seen<Vec<Arc<SnapshotResource>>> {
+        if self.definitions.snapshots.is_missing() {
+            return Seen::Absent;
+        }
         let all = self.snapshots.beginning(&key.namespace, "");
         all.map(|all| {
             let all = all.iter().filter_map(|it| it.value().cloned());
@@ -99,8 +126,11 @@ impl Caches {
         })
     }
 
-    /// The names of the session jobs of a session cluster.
+    /// The names of the session jobs of a session cluster; `Absent` while the API server does not serve their kind.
     pub(crate) fn session_jobs_of(&self, key: &FlinkKey) -> Seen<Vec<String>> {
+        if self.definitions.session_jobs.is_missing() {
+            return Seen::Absent;
+        }
         let all = self.session_jobs.beginning(&key.namespace, "");
         all.map(|all| {
             let is_ours = |it: &&SessionJobOf| it.deployment == key.name;
@@ -110,12 +140,16 @@ impl Caches {
     }
 }
 
-/// All of an object.
+/// All of an object of a kind.
 fn whole<T>(
-    object: Seen<Arc<T>>,
+    definition: &Definition,
+    get: impl Fn() -> Seen<Arc<T>>,
     raw: impl Fn(&T) -> &RawObject,
 ) -> serde_json::Result<Seen<Value>> {
-    Ok(match object {
+    if definition.is_missing() {
+        return Ok(Seen::Absent);
+    }
+    Ok(match get() {
         Seen::Present(object) => Seen::Present(raw(&object).to_value()?),
         Seen::Absent => Seen::Absent,
         Seen::Unknown(why) => Seen::Unknown(why),

@@ -8,7 +8,6 @@
 //! Read [`deployment`] first, then [`rest`], which is how JobManagers are asked. [`FlinkOperator`] runs the controllers.
 //!
 //! # What is missing
-//! * Nothing of the program starts these controllers yet.
 //! * The JobManager's REST API over TLS; jars of session jobs from anywhere but HTTP and HTTPS, and with headers.
 //! * The Ingress of a cluster, and `podTemplate` configuration files of the operator itself.
 //! * In-place scaling, the autoscaler, standalone mode and blue/green deployments. A FlinkDeployment that asks for one of
@@ -18,7 +17,7 @@
 //! * The exceptions of a job as Events, names and counts of Events as upstream has them, `total-cpu`, `total-memory` and
 //!   `state-size` in `clusterInfo`.
 //! * Propagation other than foreground for the deletion of a cluster, and canaries.
-//! * Webhooks, metrics of upstream's names, rules of access.
+//! * Webhooks, metrics of upstream's names.
 
 mod caches;
 mod controller;
@@ -30,6 +29,7 @@ mod kinds;
 mod record;
 mod resource;
 pub mod rest;
+mod rules;
 mod service;
 pub mod session_job;
 mod settings;
@@ -42,4 +42,5 @@ pub use kinds::{
 };
 pub use record::{FlinkPlan, Record};
 pub use resource::FlinkResource;
+pub use rules::{RULES, RULES_OF_JOBS};
 pub use service::{FlinkOperator, FlinkOptions};

@@ -1,6 +1,6 @@
 //! The controllers, running: their watches and three loops.
 
-use std::sync::Arc;
+use std::{fmt, sync::Arc};
 
 use kube::{Client, Resource as _};
 use longshore_api::flink::{
@@ -20,7 +20,7 @@ use crate::{
     controller::{FlinkKind, KindController, Reads},
     deployment::Deployments,
     kinds::{DEPLOYMENT, FLINK_DEPLOYMENT, FLINK_SESSION_JOB, FLINK_STATE_SNAPSHOT, FlinkKey},
-    rest::{self, HttpTransport, Transport},
+    rest::{self, HttpTransport, ProxiedTransport, Transport},
     session_job::SessionJobs,
     snapshot::Snapshots,
 };
@@ -56,13 +56,22 @@ impl Default for FlinkOptions {
 }
 
 /// The Flink operator.
-#[derive(Debug)]
 pub struct FlinkOperator {
     options: FlinkOptions,
     clock: Arc<dyn Clock>,
     /// What carries requests to JobManagers, where that is not our own client.
     transport: Option<Arc<dyn Transport>>,
+    /// The API server that leads to JobManagers, where the names of Services do not.
+    api_server: Option<Client>,
     gate: Gate,
+}
+
+impl fmt::Debug for FlinkOperator {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("FlinkOperator")
+            .field("options", &self.options)
+            .finish_non_exhaustive()
+    }
 }
 
 /// A key of one of the controllers.
@@ -116,6 +125,7 @@ impl FlinkOperator {
             options,
             clock,
             transport: None,
+            api_server: None,
             gate: Gate::always_open(),
         }
     }
@@ -124,6 +134,14 @@ impl FlinkOperator {
     #[must_use]
     pub fn asking(mut self, transport: Arc<dyn Transport>) -> Self {
         self.transport = Some(transport);
+        self
+    }
+
+    /// The same, which reaches JobManagers through the API server of this client (`services/proxy`), where names of Services
+    /// mean nothing: outside of the cluster.
+    #[must_use]
+    pub fn through_api_server(mut self, client: Client) -> Self {
+        self.api_server = Some(client);
         self
     }
 
@@ -136,8 +154,8 @@ impl FlinkOperator {
 
     /// Runs until `shutdown`.
     ///
-    /// *Assumptions*: the definitions of FlinkDeployment, FlinkSessionJob and FlinkStateSnapshot are installed; until they
-    /// are, nothing is decided.
+    /// The definitions of FlinkDeployment, FlinkSessionJob and FlinkStateSnapshot may be installed later. While the API
+    /// server does not serve a kind, there are no objects of it, and the controllers go on with the others.
     ///
     /// *Cancellation*: after `shutdown` no round starts, and running ones have 30 s to finish. Dropping the future is like
     /// a crash: the next process goes on with what is on record.
@@ -181,8 +199,11 @@ impl FlinkOperator {
         }
         let gate = self.gate.clone();
         let permit = Permit::new(move || gate.is_open());
-        let transport = HttpTransport::within(&self.options.boundaries, &permit)?;
-        Ok(Arc::new(transport))
+        let http = Arc::new(HttpTransport::within(&self.options.boundaries, &permit)?);
+        Ok(match &self.api_server {
+            Some(client) => Arc::new(ProxiedTransport::new(client.clone(), http)),
+            None => http,
+        })
     }
 
     fn runner<K: FlinkKind>(
@@ -205,9 +226,13 @@ fn wiring(client: &Client, namespaces: Namespaces, caches: &Caches) -> Wiring<Du
     let of_job_managers =
         format!("{LABEL_TYPE}={TYPE_NATIVE},{LABEL_COMPONENT}={COMPONENT_JOB_MANAGER}");
     let of_clusters = format!("{LABEL_TYPE}={TYPE_NATIVE}");
-    let deployments = Kind::new(FLINK_DEPLOYMENT, Arc::clone(&caches.deployments));
-    let session_jobs = Kind::new(FLINK_SESSION_JOB, Arc::clone(&caches.session_jobs));
-    let snapshots = Kind::new(FLINK_STATE_SNAPSHOT, Arc::clone(&caches.snapshots));
+    let defined = &caches.definitions;
+    let deployments = Kind::new(FLINK_DEPLOYMENT, Arc::clone(&caches.deployments))
+        .defined_by(&defined.deployments);
+    let session_jobs = Kind::new(FLINK_SESSION_JOB, Arc::clone(&caches.session_jobs))
+        .defined_by(&defined.session_jobs);
+    let snapshots = Kind::new(FLINK_STATE_SNAPSHOT, Arc::clone(&caches.snapshots))
+        .defined_by(&defined.snapshots);
     let job_managers = Kind::new(DEPLOYMENT, Arc::clone(&caches.job_managers));
     let pods = Kind::new(Resource::POD, Arc::clone(&caches.pods));
     let config_maps = Kind::new(Resource::CONFIG_MAP, Arc::clone(&caches.config_maps));

@@ -22,6 +22,11 @@ const AUTOSCALER: Defaulted<bool> = Key::with_older(
 )
 .or("false");
 
+/// Why snapshots are not triggered: the configuration says so.
+const SWITCHED_OFF: &str = "a savepoint or checkpoint is due and not triggered: snapshots without resources of their own are not supported yet; expected kubernetes.operator.snapshot.resource.enabled: true";
+/// Why snapshots are not triggered: they cannot be written down.
+const NOT_SERVED: &str = "a savepoint or checkpoint is due and not triggered: the API server does not serve flinkstatesnapshots.flink.apache.org; install its definition";
+
 /// The options of a resource, as its observation has them.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Settings {
@@ -46,6 +51,8 @@ pub(crate) struct Settings {
     /// `None` where the health of clusters is not checked.
     pub(crate) health: Option<HealthLimits>,
     pub(crate) has_snapshot_resources: bool,
+    /// Why snapshots that are due are not triggered.
+    pub(crate) no_snapshots: &'static str,
     pub(crate) disposes_on_delete: bool,
     pub(crate) blocks_on_session_jobs: bool,
     pub(crate) blocks_on_unmanaged_jobs: bool,
@@ -77,12 +84,25 @@ impl Settings {
             readiness_timeout: config.get(&operator::READINESS_TIMEOUT)?,
             health: is_checked.then(|| HealthLimits::of(config)).transpose()?,
             has_snapshot_resources: config.get(&operator::SNAPSHOT_RESOURCES)?,
+            no_snapshots: SWITCHED_OFF,
             disposes_on_delete: config.get(&operator::DISPOSE_ON_DELETE)?,
             blocks_on_session_jobs: config.get(&operator::BLOCK_ON_SESSION_JOBS)?,
             blocks_on_unmanaged_jobs: config.get(&operator::BLOCK_ON_UNMANAGED_JOBS)?,
             is_autoscaled: config.get(&AUTOSCALER)?,
             rest_port: config.get(&options::REST_PORT)?,
         })
+    }
+
+    /// The same for an API server that serves FlinkStateSnapshots, or does not.
+    pub(crate) fn where_snapshots_are_served(self, is_served: bool) -> Self {
+        if is_served {
+            return self;
+        }
+        Self {
+            has_snapshot_resources: false,
+            no_snapshots: NOT_SERVED,
+            ..self
+        }
     }
 }
 

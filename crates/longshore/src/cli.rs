@@ -100,6 +100,9 @@ pub(crate) enum Command {
     Actions(cmd::client::actions::Command),
     #[command(subcommand, after_help = help_end("longshore pods list -A"))]
     Pods(cmd::client::pods::Command),
+    // Hidden: the help has to fit the first screen, and docs/flink.md names the command.
+    #[command(subcommand, hide = true, after_help = help_end("longshore flink list -A"))]
+    Flink(cmd::client::flink::Command),
     // Hidden: the help has to fit the first screen, and what is said about an image without an entry names the command.
     #[command(hide = true)]
     Images(cmd::client::images::ImagesArgs),

@@ -24,7 +24,7 @@ const LOCK_TRIES: u32 = 50;
 const LOCK_PAUSE: Duration = Duration::from_millis(20);
 
 /// What is in a data directory. A directory with any other entry was not made for Longshore alone, and keeps its mode.
-const OURS: [&str; 24] = [
+const OURS: [&str; 25] = [
     "actions",
     "ca.crt",
     "ca.key",
@@ -34,6 +34,7 @@ const OURS: [&str; 24] = [
     "controller",
     "dags",
     "databases.json",
+    "flink.yaml",
     "images.yaml",
     "kubeconfig",
     "lock",

@@ -77,6 +77,8 @@ fn choose_tls() {
 #[derive(Clone, Debug)]
 pub(crate) struct RealCluster {
     config: Config,
+    /// Whether this process is in a pod of it.
+    is_own: bool,
     contact: Contact,
 }
 
@@ -85,7 +87,9 @@ impl RealCluster {
     pub(crate) async fn find(args: &ClusterArgs) -> Result<Self, CliError> {
         choose_tls();
         let is_named = args.kubeconfig.is_some() || args.context.is_some();
-        let mut config = if !is_named && let Ok(config) = Config::incluster() {
+        let own = (!is_named).then(Config::incluster).and_then(Result::ok);
+        let is_own = own.is_some();
+        let mut config = if let Some(config) = own {
             config
         } else {
             let file = args.kubeconfig.as_deref();
@@ -98,6 +102,7 @@ impl RealCluster {
         }
         Ok(Self {
             config,
+            is_own,
             contact: Contact::default(),
         })
     }
@@ -105,6 +110,11 @@ impl RealCluster {
     /// The namespace of pods and leases.
     pub(crate) fn namespace(&self) -> &str {
         &self.config.default_namespace
+    }
+
+    /// Whether this process is in a pod of it, where names of Services lead to their pods.
+    pub(crate) fn is_own(&self) -> bool {
+        self.is_own
     }
 
     /// The address of its API server.

@@ -25,7 +25,7 @@ use longshore_cluster::{
     Authorization, Cluster, Listening, LogError, LogOptions, LogStream, PodIdentity, PodLogs,
     PodNetwork, ServeConfig, Serving, controllers,
 };
-use longshore_kit::{CountRequests, Metrics, Tasks};
+use longshore_kit::{CountRequests, Metrics, Namespaces, Tasks};
 use longshore_node::{
     ImageMap, MissingClaims, Node, NodeConfig, PodsLifetime, UnmappedImages, shim, take_successes,
 };
@@ -43,7 +43,9 @@ use crate::{
     pod_streams::NodeStreams,
     progress::phases::Phases,
     service::{
-        actions, listen, local_actions,
+        actions,
+        flink::{self, FlinkSettings},
+        listen, local_actions,
         podops::{self, PodOpsSettings},
     },
     storage_file::storage,
@@ -285,6 +287,30 @@ impl LocalCluster {
         let controllers = settings.controllers(&self.metrics, &pods);
         let running = controllers.run(client, self.tasks.shutdown());
         self.tasks.spawn("podops", running);
+        Ok(())
+    }
+
+    /// Runs the Flink operator in it, until it stops. It reaches JobManagers as everybody outside of a cluster does: through
+    /// the API server.
+    pub(crate) async fn run_flink(&self) -> Result<(), CliError> {
+        let file = self.data_dir.join("flink.yaml");
+        let settings = FlinkSettings::of_this_machine(&file, &self.podops.boundaries)?;
+        let client = self.client("flink");
+        for definition in flink::DEFINITIONS {
+            actions::install_definition(client.clone(), flink::PART, definition).await?;
+        }
+        for (target, object) in flink::account("default") {
+            actions::create_once(client.clone(), flink::PART, &target, &object).await?;
+        }
+        let operator = settings
+            .controllers(Namespaces::All, &self.metrics)
+            .through_api_server(self.client("flink.rest"));
+        let shutdown = self.tasks.shutdown();
+        self.tasks.spawn("flink", async move {
+            if let Err(error) = operator.run(client, shutdown).await {
+                tracing::error!(%error, "the Flink operator ended");
+            }
+        });
         Ok(())
     }
 

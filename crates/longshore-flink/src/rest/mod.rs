@@ -7,6 +7,7 @@
 
 mod heard;
 mod limits;
+mod proxied;
 mod read;
 mod request;
 mod transport;
@@ -22,6 +23,7 @@ use longshore_flink_core::{
 pub use self::{
     heard::Heard,
     limits::limits,
+    proxied::ProxiedTransport,
     request::{HttpBody, HttpRequest},
     transport::{HttpAnswer, HttpTransport, Transport, ask},
 };

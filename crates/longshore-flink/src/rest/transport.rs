@@ -15,9 +15,9 @@ use super::{
 };
 
 /// The time limit of one HTTP request, the upload of a jar included. The kit has shorter ones for most kinds of questions.
-const TOTAL: Duration = Duration::from_mins(5);
+pub(super) const TOTAL: Duration = Duration::from_mins(5);
 /// The largest response of a JobManager, in bytes.
-const ANSWER_BYTES: usize = 4 << 20;
+pub(super) const ANSWER_BYTES: usize = 4 << 20;
 /// The largest jar, in bytes: it is held in memory while it is uploaded.
 const JAR_BYTES: usize = 256 << 20;
 /// A jar without an entry.
@@ -147,14 +147,7 @@ impl Transport for HttpTransport {
         request: &HttpRequest,
     ) -> Result<HttpAnswer, AskError> {
         let url = format!("http://{address}{}", request.path);
-        let content = match &request.body {
-            HttpBody::None => None,
-            HttpBody::Json(body) => {
-                let json = HeaderValue::from_static("application/json");
-                Some((json, body.to_string().into()))
-            }
-            HttpBody::Jar(jar) => Some(form(jar)?),
-        };
+        let content = content(&request.body)?;
         let method = request.method.clone();
         let answer = self.job_managers.exchange_with(method, &url, content).await;
         let answer = answer.map_err(|error| unanswered(&error))?;
@@ -178,6 +171,18 @@ impl Transport for HttpTransport {
         let message = format!("the jar is not fetched: the server answered {status}");
         Err(AskError::new(why, message))
     }
+}
+
+/// The content of a request, and its type.
+pub(super) fn content(body: &HttpBody) -> Result<Option<(HeaderValue, Bytes)>, AskError> {
+    Ok(match body {
+        HttpBody::None => None,
+        HttpBody::Json(body) => {
+            let json = HeaderValue::from_static("application/json");
+            Some((json, body.to_string().into()))
+        }
+        HttpBody::Jar(jar) => Some(form(jar)?),
+    })
 }
 
 /// A form with a jar, and its content type.

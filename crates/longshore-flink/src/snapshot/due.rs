@@ -42,6 +42,7 @@ pub(crate) fn trigger<S: RunsJob>(
     due: &Due<'_, S::Spec>,
 ) -> Result<bool, Trouble> {
     if !due.owner.settings.has_snapshot_resources {
+        draft.standing.snapshots = untriggered(draft, due);
         return Ok(false);
     }
     for kind in [SnapshotKind::Savepoint, SnapshotKind::Checkpoint] {
@@ -52,6 +53,33 @@ pub(crate) fn trigger<S: RunsJob>(
     Ok(false)
 }
 
+/// What is told about snapshots that are due and cannot become resources.
+fn untriggered<S: RunsJob>(draft: &Draft<'_, S>, due: &Due<'_, S::Spec>) -> Option<String> {
+    let is_due = |kind| {
+        let last = resource::last_periodic_at(kind, &[], draft.common(), due.created_at);
+        let is_due = triggers::due(kind, &facts(draft, due, last));
+        matches!(is_due, Ok(Some(_)))
+    };
+    let is_any_due = is_due(SnapshotKind::Savepoint) || is_due(SnapshotKind::Checkpoint);
+    is_any_due.then(|| due.owner.settings.no_snapshots.to_owned())
+}
+
+fn facts<'a, S: RunsJob>(
+    draft: &'a Draft<'_, S>,
+    due: &'a Due<'_, S::Spec>,
+    last_periodic_at: Timestamp,
+) -> triggers::Facts<'a> {
+    triggers::Facts {
+        status: &draft.common().job_status,
+        wanted: due.wanted,
+        reconciled: due.reconciled,
+        config: due.config,
+        version: due.version,
+        last_periodic_at,
+        now: draft.now(),
+    }
+}
+
 fn trigger_kind<S: RunsJob>(
     draft: &mut Draft<'_, S>,
     due: &Due<'_, S::Spec>,
@@ -59,17 +87,9 @@ fn trigger_kind<S: RunsJob>(
 ) -> Result<bool, Trouble> {
     let common = draft.common();
     let last = resource::last_periodic_at(kind, due.snapshots, common, due.created_at);
-    let facts = triggers::Facts {
-        status: &common.job_status,
-        wanted: due.wanted,
-        reconciled: due.reconciled,
-        config: due.config,
-        version: due.version,
-        last_periodic_at: last,
-        now: draft.now(),
-    };
     let next_at = resource::next_at(kind, due.config, last);
-    match triggers::due(kind, &facts) {
+    let is_due = triggers::due(kind, &facts(draft, due, last));
+    match is_due {
         Ok(Some(TriggerType::Manual)) => {
             let nonce = kind.nonce(due.wanted).unwrap_or_default();
             let name = SnapshotName::Manual {

@@ -26,6 +26,7 @@ use crate::{
     exit::Exit,
     kubernetes::RealCluster,
     logging, open_files, output,
+    service::flink::FlinkSettings,
     signals::Signals,
     threads,
 };
@@ -75,6 +76,16 @@ pub(crate) struct ControllerArgs {
     /// One key of that configuration, which wins over the files; may be repeated
     #[arg(long, hide = true, value_name = "KEY=VALUE", value_parser = pair)]
     set: Vec<(String, String)>,
+    // Hidden: the help has to fit the first screen, and docs/flink.md has it.
+    /// Directory with the flink-conf.yaml, or else the config.yaml, of the role flink
+    #[arg(
+        long,
+        hide = true,
+        value_name = "DIR",
+        env = "FLINK_CONF_DIR",
+        hide_env = true
+    )]
+    flink_conf_dir: Option<PathBuf>,
     /// Address of the HTTP API
     #[arg(long, value_name = "IP:PORT", default_value = "127.0.0.1:7080")]
     address: SocketAddr,
@@ -207,8 +218,8 @@ pub(crate) fn controller(args: &ControllerArgs, globals: &Globals) -> Result<Exi
         }
         Some(ControllerCommand::Crd(crd)) => {
             let roles = crd.roles.roles();
-            let definitions = roles.iter().filter_map(|role| role.definition);
-            output::text(&definitions.collect::<Vec<_>>().join("---\n"));
+            let definitions = roles.iter().flat_map(|role| role.definitions);
+            output::text(&definitions.copied().collect::<Vec<_>>().join("---\n"));
             Ok(Exit::Success)
         }
         None => serve(args, globals),
@@ -312,6 +323,7 @@ fn serve(args: &ControllerArgs, globals: &Globals) -> Result<Exit, CliError> {
         airflow: args.airflow.plan(&data_dir, AllowedRemotes::HttpsAndSsh)?,
         dags_folder: args.dags_folder.clone(),
         settings,
+        flink: FlinkSettings::of_directory(args.flink_conf_dir.as_deref())?,
         podops: args.podops.settings(),
         webhook_address: args.podops.webhook_address(),
         client_authority: args.podops.client_authority(),

@@ -68,6 +68,7 @@ pub(crate) fn dispatch(cli: &Cli) -> Result<Exit, CliError> {
         Command::Pools(command) => client::pools::dispatch(command, globals),
         Command::Actions(command) => client::actions::dispatch(command, globals),
         Command::Pods(command) => client::pods::dispatch(command, globals),
+        Command::Flink(command) => client::flink::dispatch(command, globals),
         Command::Images(args) => client::images::list(args, globals),
         Command::Logs(args) => client::logs::logs(args, globals),
         Command::Explain(args) => explain::explain(args, globals),

@@ -21,13 +21,14 @@ use crate::{
     error::CliError,
     kubernetes::RealCluster,
     output,
-    service::{counts::Counts, listen, podops::PodOpsSettings},
+    service::{counts::Counts, flink::FlinkSettings, listen, podops::PodOpsSettings},
     signals::Interrupts,
 };
 
 mod candidate;
 pub(crate) mod config_file;
 mod dags;
+mod flink;
 mod leadership;
 pub(crate) mod mark;
 pub(crate) mod namespaces;
@@ -76,6 +77,8 @@ pub(crate) struct ControllerConfig {
     pub(crate) address: SocketAddr,
     /// What the peer's configuration says about tasks.
     pub(crate) settings: Settings,
+    /// The settings of the role `flink`.
+    pub(crate) flink: FlinkSettings,
     /// The settings of the role `podops`.
     pub(crate) podops: PodOpsSettings,
     /// Where the role `webhook` listens; `None`: at the port that `settings` name, on every address.

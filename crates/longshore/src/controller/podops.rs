@@ -65,12 +65,7 @@ pub(super) async fn answer(
     if let Some((host, port)) = context.cluster.api_server() {
         boundaries.set_api_server(&host, port);
     }
-    #[expect(
-        clippy::disallowed_methods,
-        reason = "the binary reads the environment"
-    )]
-    let variable = |name: &str| std::env::var(name).ok();
-    if let Some(address) = api_service(variable) {
+    if let Some(address) = api_service_of_environment() {
         boundaries.set_api_service(address);
     }
     let following = follow_api_servers(client.clone(), boundaries, shutdown.clone());
@@ -100,6 +95,15 @@ pub(super) async fn answer(
         ended = serving => ended,
         () = following => Ok(()),
     }
+}
+
+/// The address of the Service of the API servers, where this process is in a pod.
+pub(super) fn api_service_of_environment() -> Option<SocketAddr> {
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "the binary reads the environment"
+    )]
+    api_service(|name| std::env::var(name).ok())
 }
 
 /// The address of the Service of the API servers, which Kubernetes writes into the environment of each pod.

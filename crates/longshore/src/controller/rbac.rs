@@ -257,6 +257,7 @@ mod tests {
     use crate::{
         controller::roles::{ROLES, defaults},
         reference::is_in_the_repository,
+        service::flink,
     };
 
     fn installation(reads_secrets: bool) -> Installation {
@@ -280,11 +281,26 @@ mod tests {
     #[test]
     fn the_manifest_of_podops_is_what_the_code_declares_with_its_resource_and_service() {
         let podops: Vec<_> = ROLES.iter().filter(|role| role.name == "podops").collect();
-        let resource = podops[0].definition.unwrap();
+        let resource = podops[0].definitions[0];
         let roles = yaml(&objects(&podops, &installation(false)));
         let made = format!("{PODOPS_HEAD}{resource}---\n{roles}---\n{PODOPS_SERVICE}");
         is_in_the_repository("deploy/podops.yaml", &made);
     }
+
+    #[test]
+    fn the_manifest_of_flink_is_what_the_code_declares_with_the_account_of_job_managers() {
+        let flink: Vec<_> = ROLES.iter().filter(|role| role.name == "flink").collect();
+        let mut objects = objects(&flink, &installation(false));
+        objects.extend(flink::account("default").map(|(_, object)| object));
+        let made = format!("{FLINK_HEAD}{}", yaml(&objects));
+        is_in_the_repository("deploy/flink.yaml", &made);
+    }
+
+    const FLINK_HEAD: &str = "\
+# What `longshore controller --enable flink` needs in a cluster, for the namespace `longshore`, and the account of JobManagers
+# in the namespace `default`; made by `longshore controller rbac --enable flink` and `longshore flink account` from what the
+# code declares. Do not edit. The resources: `longshore controller crd --enable flink`.
+";
 
     const HEAD: &str = "\
 # What `longshore controller` needs in a cluster, for the namespace `longshore`; made by

@@ -7,8 +7,8 @@ use longshore_kit::{Gate, Grant, Namespaces, Rule};
 use longshore_tasks::WebhookSettings;
 use tokio_util::sync::CancellationToken;
 
-use super::{Context, dags, podops, tasks, webhook};
-use crate::error::CliError;
+use super::{Context, dags, flink, podops, tasks, webhook};
+use crate::{error::CliError, service::flink::DEFINITIONS};
 
 /// What a role does while this replica holds its lease.
 ///
@@ -58,8 +58,8 @@ pub(crate) struct Role {
     pub(crate) mark: &'static str,
     /// What the role does with which resources, beside its lease.
     pub(crate) grants: fn(&WebhookSettings) -> Vec<Grant>,
-    /// The definition of the resource that the role works on, where that is none of Kubernetes itself.
-    pub(crate) definition: Option<&'static str>,
+    /// The definitions of the resources that the role works on, where those are none of Kubernetes itself.
+    pub(crate) definitions: &'static [&'static str],
     /// The work of the replica that holds the lease.
     pub(crate) work: Work,
     /// The work of every replica, beside that.
@@ -75,7 +75,7 @@ pub(crate) const ROLES: &[Role] = &[
         lease: Some("longshore-dags"),
         mark: "longshore-dags",
         grants: |_| granted(longshore_dags::RULES),
-        definition: None,
+        definitions: &[],
         work: |context, held, shutdown| Box::pin(dags::run(context, held.gate, shutdown)),
         everywhere: None,
     },
@@ -86,7 +86,7 @@ pub(crate) const ROLES: &[Role] = &[
         lease: Some("longshore-tasks"),
         mark: "longshore-tasks",
         grants: |_| granted(longshore_tasks::RULES),
-        definition: Some(TASK_ACTION_CRD),
+        definitions: &[TASK_ACTION_CRD],
         work: |context, held, shutdown| Box::pin(tasks::run(context, held, shutdown)),
         everywhere: None,
     },
@@ -98,7 +98,7 @@ pub(crate) const ROLES: &[Role] = &[
         lease: None,
         mark: webhook::MARK,
         grants: longshore_tasks::secrets::grants,
-        definition: None,
+        definitions: &[],
         work: |context, held, shutdown| Box::pin(webhook::run(context, held.gate, shutdown)),
         everywhere: None,
     },
@@ -111,9 +111,20 @@ pub(crate) const ROLES: &[Role] = &[
         lease: Some(podops::LEASE),
         mark: podops::LEASE,
         grants: |_| granted(longshore_podops::RULES),
-        definition: Some(POD_TRANSITION_RULE_CRD),
+        definitions: &[POD_TRANSITION_RULE_CRD],
         work: |context, held, shutdown| Box::pin(podops::run(context, held.gate, shutdown)),
         everywhere: Some(|context, shutdown| Box::pin(podops::answer(context, shutdown))),
+    },
+    Role {
+        name: flink::ROLE,
+        is_default: false,
+        works: Works::InNamed,
+        lease: Some(flink::LEASE),
+        mark: flink::LEASE,
+        grants: |_| granted(longshore_flink::RULES),
+        definitions: &DEFINITIONS,
+        work: |context, held, shutdown| Box::pin(flink::run(context, held, shutdown)),
+        everywhere: None,
     },
 ];
 

@@ -20,6 +20,54 @@ pub(super) async fn until_served(
     context: &Context,
     client: &Client,
 ) {
+    let has_told = watch(resource, context, client, |crd| {
+        tracing::warn!(
+            crd,
+            "the resource of the role is not served; waiting for it"
+        );
+        output::note(&format!(
+            "{role}: waits for the resource {crd}, which the API server does not serve: {}",
+            advice(role)
+        ));
+        context.standing.finds(role, false);
+    });
+    if has_told.await {
+        context.standing.finds(role, true);
+    }
+}
+
+/// Says what does not work while the API server does not know one of several resources of a role, and when it does; the role
+/// goes on meanwhile. Returns when the resource is there.
+pub(super) async fn while_missing(
+    role: &'static str,
+    resource: Resource,
+    meanwhile: &str,
+    context: &Context,
+    client: &Client,
+) {
+    let has_told = watch(resource, context, client, |crd| {
+        tracing::warn!(crd, "a resource of the role is not served");
+        output::note(&format!(
+            "{role}: {meanwhile} until the API server serves {crd}: {}",
+            advice(role)
+        ));
+    });
+    if has_told.await {
+        output::note(&format!(
+            "{role}: the API server serves {} now",
+            resource.plural
+        ));
+    }
+}
+
+/// Waits until the API server knows a resource. Calls `missing` once with the name of its definition, if it does not at
+/// first, and returns whether it did.
+async fn watch(
+    resource: Resource,
+    context: &Context,
+    client: &Client,
+    missing: impl Fn(&str),
+) -> bool {
     let namespace = context.cluster.namespace();
     let kind = api_resource(resource);
     let objects: Api<DynamicObject> = Api::namespaced_with(client.clone(), namespace, &kind);
@@ -27,24 +75,20 @@ pub(super) async fn until_served(
     let mut has_told = false;
     while is_unknown(objects.list_metadata(&one).await.map(drop)) {
         if !has_told {
-            let crd = format!("{}.{}", resource.plural, resource.group);
-            tracing::warn!(
-                crd,
-                "the resource of the role is not served; waiting for it"
-            );
-            output::note(&format!(
-                "{role}: waits for the resource {crd}, which the API server does not serve: \
-                 longshore controller crd{} | kubectl apply -f -",
-                flags(role)
-            ));
-            context.standing.finds(role, false);
+            missing(&format!("{}.{}", resource.plural, resource.group));
             has_told = true;
         }
         tokio::time::sleep(LOOK_AGAIN).await;
     }
-    if has_told {
-        context.standing.finds(role, true);
-    }
+    has_told
+}
+
+/// The command that installs the definitions of a role.
+fn advice(role: &str) -> String {
+    format!(
+        "longshore controller crd{} | kubectl apply -f -",
+        flags(role)
+    )
 }
 
 /// The flag that enables a role which does not run by default; empty for the other roles.

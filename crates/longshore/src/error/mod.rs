@@ -1,7 +1,7 @@
 //! Everything that can go wrong in a user's eyes: one sentence, a stable code, the causes, and what to do.
 //!
 //! Codes: 10xx command line and configuration, 11xx the Kubernetes API, 12xx pods, 13xx DAGs and runs, 14xx TaskActions,
-//! 17xx storage, 19xx internal. Mistakes in
+//! 15xx Flink, 16xx pods under PodOpsLifecycle, 17xx storage, 19xx internal. Mistakes in
 //! DAG files have codes of their own, in `longshore-dags`. Every code has a page ([`pages`]).
 
 use std::{
@@ -20,11 +20,13 @@ use crate::{dag_file::Problem, exit::Exit};
 
 pub(crate) use actions::ActionsError;
 pub(crate) use config::ConfigError;
+pub(crate) use flink::FlinkCliError;
 
 mod actions;
 mod client;
 mod cluster;
 mod config;
+mod flink;
 mod kubernetes;
 pub(crate) mod pages;
 mod pods;
@@ -132,6 +134,8 @@ pub(crate) enum CliError {
     #[error(transparent)]
     Pods(#[from] PodsError),
     #[error(transparent)]
+    Flink(#[from] FlinkCliError),
+    #[error(transparent)]
     Uninstall(#[from] UninstallError),
     #[error(transparent)]
     Config(#[from] ConfigError),
@@ -215,6 +219,7 @@ impl CliError {
             Self::Client(error) => client::code(error),
             Self::Actions(error) => error.code(),
             Self::Pods(error) => error.code(),
+            Self::Flink(error) => error.code(),
             Self::Uninstall(error) => error.code(),
             Self::Config(error) => error.code(),
             Self::NotConfirmed { .. } => "LS1026",
@@ -281,6 +286,7 @@ impl CliError {
             Self::Client(error) => client::help(error),
             Self::Actions(error) => error.help().to_owned(),
             Self::Pods(error) => error.help().to_owned(),
+            Self::Flink(error) => error.help().to_owned(),
             Self::Uninstall(error) => error.help(),
             Self::Config(error) => error.help().to_owned(),
             Self::Cluster(error) => cluster::help(error).to_owned(),
@@ -313,6 +319,7 @@ impl CliError {
             Self::Kubernetes(error) => error.exit(),
             Self::Actions(error) => error.exit(),
             Self::Pods(error) => error.exit(),
+            Self::Flink(error) => error.exit(),
             Self::Uninstall(error) => error.exit(),
             Self::FileMissing { .. }
             | Self::NoDagFiles { .. }

@@ -52,7 +52,7 @@ const GROUPS: [Group; 7] = [
         on: "objects of a run",
     },
     Group {
-        title: "Flink (no role of Longshore uses these yet)",
+        title: "Flink",
         files: &["flink.rs"],
         on: "objects of a Flink cluster",
     },

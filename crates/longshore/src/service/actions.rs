@@ -78,8 +78,12 @@ pub(crate) async fn install_definition(
     part: &'static str,
     definition: &str,
 ) -> Result<(), CliError> {
-    let definition: Value =
-        serde_saphyr::from_str(definition).map_err(|source| CliError::engine(part, source))?;
+    // What is written as JSON is large, and read faster as such.
+    let definition: Value = if definition.starts_with('{') {
+        serde_json::from_str(definition).map_err(|source| CliError::engine(part, source))?
+    } else {
+        serde_saphyr::from_str(definition).map_err(|source| CliError::engine(part, source))?
+    };
     let target = ObjectRef {
         resource: DEFINITION,
         namespace: String::new(),
@@ -89,7 +93,17 @@ pub(crate) async fn install_definition(
             .to_owned(),
         uid: None,
     };
-    match Requests::new(client).create(&target, &definition).await {
+    create_once(client, part, &target, &definition).await
+}
+
+/// Creates an object. One that is there stays.
+pub(crate) async fn create_once(
+    client: kube::Client,
+    part: &'static str,
+    target: &ObjectRef,
+    object: &Value,
+) -> Result<(), CliError> {
+    match Requests::new(client).create(target, object).await {
         Err(error) if error.is_already_exists() => Ok(()),
         other => other
             .map(drop)

@@ -30,6 +30,7 @@ use crate::{
 
 pub(crate) mod actions;
 pub(crate) mod counts;
+pub(crate) mod flink;
 pub(crate) mod front;
 pub(crate) mod local_actions;
 pub(crate) mod podops;
@@ -150,6 +151,8 @@ impl Service {
         cluster.run_actions()?;
         phases.wait_for("PodOpsLifecycle to be set up");
         cluster.run_podops().await?;
+        phases.wait_for("the Flink operator to be set up");
+        cluster.run_flink().await?;
 
         phases.wait_for("the APIs to be served");
         let kubernetes = cluster.serve()?;

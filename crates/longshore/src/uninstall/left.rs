@@ -11,7 +11,7 @@ use serde_json::Value;
 use super::{
     Mode, mark,
     objects::{self, Objects, name_of},
-    steps::{BINDING, POLICY, named},
+    steps::{BINDING, FLINK_KINDS, POLICY, named},
 };
 use crate::{
     controller::{
@@ -44,6 +44,11 @@ pub(super) async fn of(
     }
     if role.name == "tasks" {
         left.extend(kept(objects, TASK_ACTION, Some(namespace)).await?);
+    }
+    if role.name == "flink" {
+        for kind in FLINK_KINDS {
+            left.extend(kept(objects, kind, Some(namespace)).await?);
+        }
     }
     left.extend(applied(role, namespace, settings, objects).await);
     if mode == Mode::Real {

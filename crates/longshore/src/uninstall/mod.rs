@@ -221,7 +221,7 @@ impl Uninstall {
 
     /// The actions of the role that have not ended: `namespace/name`.
     pub(crate) async fn running(&self) -> Result<Vec<String>, CliError> {
-        if self.role.definition.is_none() || self.role.name != "tasks" {
+        if self.role.name != "tasks" {
             return Ok(Vec::new());
         }
         let place = Some(self.namespace.as_str());

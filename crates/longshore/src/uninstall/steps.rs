@@ -2,10 +2,12 @@
 
 use k8s_openapi::api::authorization::v1::ResourceAttributes;
 use longshore_api::{
+    flink::{FINALIZER_DEPLOYMENT, FINALIZER_SESSION_JOB, FINALIZER_STATE_SNAPSHOT},
     flyte::{FINALIZER_PLUGIN, FINALIZER_RESOURCE, LABEL_MANAGED, TRUE, TaskActionStatus},
     podops::{EVICTION_POLICY, FINALIZER_PROTECTED},
 };
 use longshore_core::{ObjectRef, Patch, PatchKind, Resource, Scope};
+use longshore_flink::{FLINK_DEPLOYMENT, FLINK_SESSION_JOB, FLINK_STATE_SNAPSHOT};
 use longshore_kit::lease::LEASE;
 use longshore_plugins::{Config, Registry, TASK_ACTION};
 use longshore_podops::{
@@ -79,12 +81,17 @@ const SECRET: Resource = Resource {
     scope: Scope::Namespaced,
 };
 
+/// The resources of the role `flink`.
+pub(super) const FLINK_KINDS: [Resource; 3] =
+    [FLINK_DEPLOYMENT, FLINK_SESSION_JOB, FLINK_STATE_SNAPSHOT];
+
 /// The steps of a role.
 pub(super) fn of(role: &Role, namespace: &str, webhook: &WebhookSettings) -> Vec<Step> {
     match role.name {
         "podops" => podops(namespace),
         "webhook" => secrets(namespace, webhook),
         "tasks" => tasks(namespace),
+        "flink" => flink(namespace),
         _ => vec![Step::Mark],
     }
 }
@@ -177,6 +184,26 @@ fn tasks(namespace: &str) -> Vec<Step> {
             namespace: Some(namespace.to_owned()),
             labels: Some(format!("{LABEL_MANAGED}={TRUE}")),
             due: Box::new(move |object, _| without(resource, FINALIZER_RESOURCE, object)),
+        }));
+    }
+    steps
+}
+
+/// Jobs run on. Another operator puts its finalizers on again, which have the same names.
+fn flink(namespace: &str) -> Vec<Step> {
+    let finalizers = [
+        FINALIZER_DEPLOYMENT,
+        FINALIZER_SESSION_JOB,
+        FINALIZER_STATE_SNAPSHOT,
+    ];
+    let mut steps = vec![Step::Mark];
+    for (resource, finalizer) in FLINK_KINDS.into_iter().zip(finalizers) {
+        steps.push(Step::Sweep(Sweep {
+            what: format!("{}s with our finalizer", resource.kind),
+            resource,
+            namespace: Some(namespace.to_owned()),
+            labels: None,
+            due: Box::new(move |object, _| without(resource, finalizer, object)),
         }));
     }
     steps
@@ -387,8 +414,8 @@ mod tests {
             let role = ROLES.iter().find(|role| role.name == name).unwrap();
             configurations(&of(role, "longshore", &WebhookSettings::default())).len()
         };
-        let all = ["podops", "webhook", "tasks", "dags"].map(n);
-        assert_eq!(all, [2, 1, 0, 0]);
+        let all = ["podops", "webhook", "tasks", "dags", "flink"].map(n);
+        assert_eq!(all, [2, 1, 0, 0, 0]);
     }
 
     #[test]

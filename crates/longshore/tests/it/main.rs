@@ -20,6 +20,7 @@ mod cluster_kill;
 mod controller;
 mod drain;
 mod errors;
+mod flink;
 mod flyte_sdk;
 mod foreign_clients;
 mod full_disk;

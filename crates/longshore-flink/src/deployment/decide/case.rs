@@ -76,7 +76,8 @@ impl<'a> Case<'a> {
         let runs = deployed.as_ref().map_or(&wanted, |it| &it.spec);
         let config = effective(observed, desired, runs)?.config;
         let config = effective::observe(config, wanted.flink_configuration.as_ref())?;
-        let settings = Settings::of(&config)?;
+        let settings =
+            Settings::of(&config)?.where_snapshots_are_served(!observed.snapshots.is_absent());
         Ok(Ok(Self {
             observed,
             desired,

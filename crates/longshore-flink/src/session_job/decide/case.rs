@@ -77,7 +77,8 @@ impl<'a> Case<'a> {
             }
         };
         let config = of_job(&base, &desired.target.name, &wanted);
-        let settings = Settings::of(&config)?;
+        let settings =
+            Settings::of(&config)?.where_snapshots_are_served(!observed.snapshots.is_absent());
         Ok(Ok(Self {
             desired,
             cluster: cluster.filter(|it| serves(it)),

@@ -20,6 +20,7 @@ use crate::{cli::is_on_command_line, data_dir, error::CliError, output};
 
 pub(crate) mod actions;
 pub(crate) mod dags;
+pub(crate) mod flink;
 mod follow;
 pub(crate) mod images;
 pub(crate) mod logs;

@@ -6,6 +6,7 @@ mod context;
 mod deaths;
 mod disturbed;
 mod files;
+mod flink;
 mod foreign;
 pub(crate) mod kills;
 mod kubectl;

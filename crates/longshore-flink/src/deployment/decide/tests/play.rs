@@ -23,6 +23,8 @@ pub(super) struct Play {
     job_manager: Option<Value>,
     config_maps: Vec<Value>,
     snapshots: Vec<Value>,
+    /// Whether the API server serves FlinkStateSnapshots.
+    pub(super) serves_snapshots: bool,
     heard: BTreeMap<QuestionId, Asked<RestAnswer>>,
     now: Timestamp,
     n_objects: u32,
@@ -42,6 +44,7 @@ impl Play {
             job_manager: None,
             config_maps: Vec::new(),
             snapshots: Vec::new(),
+            serves_snapshots: true,
             heard: BTreeMap::new(),
             now: Timestamp::constant(1_767_225_600, 0),
             n_objects: 0,
@@ -100,7 +103,7 @@ impl Play {
             pods: Seen::Present(Vec::new()),
             config_maps: Seen::Present(config_maps.collect()),
             session_jobs: Seen::Present(Vec::new()),
-            snapshots: Seen::Present(snapshots.collect()),
+            snapshots: self.serves_snapshots.then(|| snapshots.collect()).into(),
             heard,
             operator: Arc::new(OperatorConfig::default()),
         }

@@ -171,3 +171,38 @@ fn a_manual_nonce_makes_one_snapshot() {
     let name = "create FlinkStateSnapshot a-savepoint-manual-u-7";
     assert_eq!(log.iter().filter(|it| *it == name).count(), 1, "{log:?}");
 }
+
+#[test]
+fn where_snapshots_are_not_served_a_condition_says_so_and_upgrades_go_on() {
+    let mut play = Play::running("savepoint");
+    play.serves_snapshots = false;
+    play.change("/spec/job/savepointTriggerNonce", 7.into());
+    for _ in 0..4 {
+        play.round();
+        play.answer_jobs("RUNNING");
+    }
+    let untriggered = |play: &Play| {
+        let observed = play.observed();
+        let desired = observed.desired.present().cloned().unwrap();
+        let conditions = desired.status.clone().unwrap().conditions;
+        let mut conditions = conditions.into_iter();
+        let found = conditions.find(|it| it.r#type == "SnapshotsUnavailable");
+        found.map(|it| it.message)
+    };
+    let message = untriggered(&play).unwrap_or_default();
+    let expected = "does not serve flinkstatesnapshots.flink.apache.org";
+    assert!(message.contains(expected), "{message}");
+    play.change("/spec/image", "flink:new".into());
+    play.stop_with("file:/sp/1");
+    play.until_running();
+    assert_eq!(play.started_from().as_deref(), Some("file:/sp/1"));
+    let is_snapshot = |it: &String| it.starts_with("create FlinkStateSnapshot");
+    assert!(!play.log.iter().any(is_snapshot), "{:?}", play.log);
+
+    play.serves_snapshots = true;
+    for _ in 0..4 {
+        play.round();
+        play.answer_jobs("RUNNING");
+    }
+    assert_eq!(untriggered(&play), None);
+}
