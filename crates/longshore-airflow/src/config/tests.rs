@@ -186,7 +186,7 @@ fn what_has_no_effect_is_told_with_what_happens_instead() {
 [core]
 paralelism = 8
 parallelism_cmd = echo 8
-dags_folder = /dags
+hostname_callable = my.name
 [kubernetes_executer]
 namespace = x
 pod_template_file = y
@@ -216,7 +216,7 @@ scheduler_idle_sleep_time = %(other)s
         "airflow.cfg, line 2: Longshore knows no key [core] paralelism, so it has no effect; did you mean `parallelism`?",
         "airflow.cfg, line 3: [core] parallelism cannot be fetched by a command or from a secrets backend, because it \
          is no secret; set the key itself",
-        "airflow.cfg, line 4: Longshore knows no key [core] dags_folder, so it has no effect",
+        "airflow.cfg, line 4: Longshore knows no key [core] hostname_callable, so it has no effect",
         "airflow.cfg, line 6: Longshore reads nothing of section [kubernetes_executer], so it has no effect; did you \
          mean `kubernetes_executor`?",
         "airflow.cfg, line 9: [kubernetes_executor] client_factory has no effect; it names Python code, and Longshore \

@@ -26,7 +26,7 @@ use longshore_store::{
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
-use crate::{ReportError, secrets::Secrets, service::Dags, workers};
+use crate::{Dags, ReportError, secrets::Secrets, workers};
 
 /// The store as workers use it.
 #[derive(Clone)]

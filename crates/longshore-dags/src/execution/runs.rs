@@ -22,9 +22,8 @@ use uuid::Uuid;
 
 use super::{Execution, unavailable};
 use crate::{
-    KnownDag, RequestError,
+    ClearError, KnownDag, RequestError,
     scheduler::{NewRun, Selection},
-    service::clear::ClearError,
     workers,
 };
 

@@ -28,7 +28,7 @@ use crate::{
 const MAX_SOURCE: u64 = 4 << 20;
 
 /// What a look at a bundle found.
-pub(super) struct Seen {
+pub(super) struct ScannedTree {
     /// The files, and what changed.
     pub(super) look: Look,
     /// The version of the bundle; `None` for a bundle without versions.
@@ -110,7 +110,7 @@ impl Following {
     /// Parses what the looks say, until shutdown. Children that run then are ended.
     pub(super) async fn run(
         mut self,
-        mut looks: mpsc::Receiver<Seen>,
+        mut looks: mpsc::Receiver<ScannedTree>,
         shutdown: CancellationToken,
     ) {
         loop {
@@ -151,8 +151,8 @@ impl Following {
     }
 
     /// Takes up what a look found.
-    async fn see(&mut self, seen: Seen) {
-        let Seen {
+    async fn see(&mut self, seen: ScannedTree) {
+        let ScannedTree {
             look,
             version,
             tree,

@@ -12,7 +12,7 @@ use longshore_core::error::chain;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
-use super::bundle::{Following, Seen};
+use super::bundle::{Following, ScannedTree};
 use crate::base::shared::Shared;
 
 /// The fetches of a repository.
@@ -62,7 +62,7 @@ pub(super) async fn follow(
 }
 
 impl Fetches<'_> {
-    async fn run(mut self, pace: RefreshPace, tell: mpsc::Sender<Seen>) {
+    async fn run(mut self, pace: RefreshPace, tell: mpsc::Sender<ScannedTree>) {
         let mut n_failures = 0;
         loop {
             let looked = self.look().await;
@@ -90,7 +90,7 @@ impl Fetches<'_> {
 
     /// Fetches, and checks out the tracked commit where it is another one. Where the remote is gone, what was fetched
     /// before is looked at once, so that a restart without a remote knows its DAGs.
-    async fn look(&mut self) -> Result<Option<Seen>, GitError> {
+    async fn look(&mut self) -> Result<Option<ScannedTree>, GitError> {
         let last = self.last.as_ref().map(|(commit, _)| commit);
         let commit = match self.git.refresh(last).await {
             Ok(refreshed) => refreshed.commit,
@@ -111,7 +111,12 @@ impl Fetches<'_> {
         Ok(self.scan(commit, tree, now).await)
     }
 
-    async fn scan(&mut self, commit: CommitId, tree: WorkTree, now: Timestamp) -> Option<Seen> {
+    async fn scan(
+        &mut self,
+        commit: CommitId,
+        tree: WorkTree,
+        now: Timestamp,
+    ) -> Option<ScannedTree> {
         let before = self.last.as_ref().map(|(_, snapshot)| Arc::clone(snapshot));
         let before = before.unwrap_or_default();
         let syntax = self.following.parsing.ignore_syntax;
@@ -136,7 +141,7 @@ impl Fetches<'_> {
         match look {
             Ok(look) => {
                 self.last = Some((commit.clone(), Arc::clone(&look.snapshot)));
-                Some(Seen {
+                Some(ScannedTree {
                     look,
                     version: Some(commit.as_str().to_owned()),
                     tree: Some(Arc::new(tree)),

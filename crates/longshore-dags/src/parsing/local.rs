@@ -10,7 +10,7 @@ use longshore_core::error::chain;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
-use super::bundle::{Following, Seen};
+use super::bundle::{Following, ScannedTree};
 
 /// Follows the folder until shutdown. It need not exist yet.
 pub(super) async fn follow(
@@ -36,7 +36,7 @@ pub(super) async fn follow(
         async move {
             match look {
                 Ok(look) => {
-                    let seen = Seen {
+                    let seen = ScannedTree {
                         look,
                         version: None,
                         tree: None,

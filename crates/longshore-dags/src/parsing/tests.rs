@@ -22,7 +22,9 @@ const PATIENCE: Duration = Duration::from_secs(60);
 /// Plays `airflow.dag_processing.processor`: runs the file, and sends a DAG for each name in `DAGS`.
 const PROCESSOR: &str = "
 def _parse_file_entrypoint():
+    global sock
     import traceback
+    sock = socket.socket(fileno=os.dup(0))
     id, request, _ = recv()
     file, root = request['file'], request['bundle_path']
     scope = {'ask': ask}
@@ -79,10 +81,10 @@ impl World {
 
     /// Puts our Airflow into the environment.
     fn install(&self) {
-        let processor = format!(
-            "{}\n{PROCESSOR}",
-            include_str!("../../../longshore-python/tests/it/frames.py")
-        );
+        // The prefork server imports the module before a child has its socket.
+        let frames = include_str!("../../../longshore-python/tests/it/frames.py");
+        let frames = frames.replace("sock = socket.socket(fileno=os.dup(0))\n", "");
+        let processor = format!("{frames}\n{PROCESSOR}");
         for module in PARSER_MODULES {
             let path = module.replace('.', "/");
             let parts = path.match_indices('/').map(|(at, _)| &path[..at]);

@@ -64,6 +64,7 @@ async fn a_pod_has_as_many_processes_as_it_may_have_and_leaves_the_others_to_oth
     let node = node(&rig, NonZeroU64::new(LIMIT)).await;
     let is_limited = node.node.limits_processes();
     rig.run("greedy", script(&many())).await;
+    rig.until_phase("greedy", "Running").await;
     node.until_printed("greedy", "over\n").await;
     let log = node.log("greedy", LogOptions::default()).await;
     let n_up = log.lines().filter(|line| *line == "up").count();
@@ -103,6 +104,7 @@ async fn a_limit_that_is_off_keeps_nobody_from_anything() {
     let node = node(&rig, None).await;
     assert!(!node.node.limits_processes());
     rig.run("greedy", script(&many())).await;
+    rig.until_phase("greedy", "Running").await;
     node.until_printed("greedy", "over\n").await;
     let log = node.log("greedy", LogOptions::default()).await;
     assert!(log.contains("all\n"), "{log}");

@@ -77,19 +77,20 @@ impl Others {
     /// What the start says about where a role works, and where not; `None` where no flag changes that.
     pub(crate) fn scope(&self, role: &Role, own: &str) -> Option<String> {
         let name = role.name;
+        let objects = role.objects;
         match (role.works, self) {
             (Works::InNamed, Self::All) => Some(format!(
                 "{name}: watches all namespaces; its Lease is in namespace {own}"
             )),
             (Works::InNamed, Self::These(others)) if others.is_empty() => Some(format!(
-                "{name}: watches namespace {own} only; TaskActions of other namespaces are not run here \
+                "{name}: watches namespace {own} only; {objects} of other namespaces are not run here \
                  (--namespace, once for each, or --all-namespaces)"
             )),
             (Works::InNamed, Self::These(others)) => {
                 let mut all = vec![own];
                 all.extend(others.iter().map(String::as_str));
                 Some(format!(
-                    "{name}: watches namespaces {}; TaskActions of other namespaces are not run here",
+                    "{name}: watches namespaces {}; {objects} of other namespaces are not run here",
                     all.join(", ")
                 ))
             }
@@ -282,12 +283,15 @@ mod tests {
         insta::assert_snapshot!(text, @r"
         -n a
           tasks: watches namespace a only; TaskActions of other namespaces are not run here (--namespace, once for each, or --all-namespaces)
+          flink: watches namespace a only; Flink's resources of other namespaces are not run here (--namespace, once for each, or --all-namespaces)
         -n b -n a -n c
           dags: works in namespace b only
           tasks: watches namespaces b, a, c; TaskActions of other namespaces are not run here
+          flink: watches namespaces b, a, c; Flink's resources of other namespaces are not run here
         -n a -A
           dags: works in namespace a only
           tasks: watches all namespaces; its Lease is in namespace a
+          flink: watches all namespaces; its Lease is in namespace a
         ");
     }
 }

@@ -50,6 +50,8 @@ pub(crate) struct Role {
     pub(crate) name: &'static str,
     /// Whether the role runs where the command line names no roles.
     pub(crate) is_default: bool,
+    /// What it runs, in messages.
+    pub(crate) objects: &'static str,
     /// In which namespaces it works.
     pub(crate) works: Works,
     /// The name of its lease; a role without one works in every replica.
@@ -70,6 +72,7 @@ pub(crate) struct Role {
 pub(crate) const ROLES: &[Role] = &[
     Role {
         name: "dags",
+        objects: "DAGs",
         is_default: true,
         works: Works::InOwn,
         lease: Some("longshore-dags"),
@@ -81,6 +84,7 @@ pub(crate) const ROLES: &[Role] = &[
     },
     Role {
         name: tasks::ROLE,
+        objects: "TaskActions",
         is_default: true,
         works: Works::InNamed,
         lease: Some("longshore-tasks"),
@@ -93,6 +97,7 @@ pub(crate) const ROLES: &[Role] = &[
     // Reads secrets, and needs a Service through which API servers reach it.
     Role {
         name: webhook::ROLE,
+        objects: "pods",
         is_default: false,
         works: Works::Everywhere,
         lease: None,
@@ -106,6 +111,7 @@ pub(crate) const ROLES: &[Role] = &[
     // which API servers reach them.
     Role {
         name: podops::ROLE,
+        objects: "pods",
         is_default: false,
         works: Works::Everywhere,
         lease: Some(podops::LEASE),
@@ -117,6 +123,7 @@ pub(crate) const ROLES: &[Role] = &[
     },
     Role {
         name: flink::ROLE,
+        objects: "Flink's resources",
         is_default: false,
         works: Works::InNamed,
         lease: Some(flink::LEASE),

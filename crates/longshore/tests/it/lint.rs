@@ -121,7 +121,8 @@ fn objects_for_kubectl_are_no_broken_dags() {
         (
             0,
             "2 files, 0 problems\n",
-            "skipped examples/taskaction.yaml: it is a TaskAction for kubectl, no DAG\n"
+            "skipped examples/flink/counter.yaml: it is a FlinkDeployment for kubectl, no DAG\n\
+             skipped examples/taskaction.yaml: it is a TaskAction for kubectl, no DAG\n"
         )
     );
     // A file that is named is meant to be a DAG.

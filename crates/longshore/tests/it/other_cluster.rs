@@ -1,6 +1,6 @@
 //! A run whose context leads to another cluster than before.
 
-use std::{fs, path::Path};
+use std::fs;
 
 use tempfile::TempDir;
 
@@ -10,13 +10,7 @@ use crate::{
     service_process::Service,
 };
 
-/// A task that ends once there is this file.
-fn waiting_for(file: &Path) -> String {
-    format!(
-        "dag_id: moved\ntasks:\n  one:\n    image: any\n    command: [sh, -c, 'test -e {} || sleep 1000']\n",
-        file.display()
-    )
-}
+const DAG: &str = "dag_id: moved\ntasks:\n  one:\n    image: any\n    command: [sleep, '1000']\n";
 
 /// Two services have the same name for their contexts.
 fn place(service: &Service) -> [String; 4] {
@@ -27,10 +21,9 @@ fn place(service: &Service) -> [String; 4] {
 #[test]
 fn a_run_goes_on_in_another_cluster_only_if_its_user_says_so() {
     let folder = TempDir::new().unwrap();
-    let [dags, data, go, dag] =
-        ["dags", "data", "go", "dag.yaml"].map(|name| folder.path().join(name));
+    let [dags, data, dag] = ["dags", "data", "dag.yaml"].map(|name| folder.path().join(name));
     fs::create_dir(&dags).unwrap();
-    fs::write(&dag, waiting_for(&go)).unwrap();
+    fs::write(&dag, DAG).unwrap();
     let former = Service::start(&dags, &[]);
     let arguments = place(&former);
     let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
@@ -53,10 +46,12 @@ fn a_run_goes_on_in_another_cluster_only_if_its_user_says_so() {
     for part in ["LS1386", &*run_id, "--in-other-cluster"] {
         assert!(stderr.contains(part), "{part}: {stderr}");
     }
-    fs::write(&go, "").unwrap();
-    let (code, stdout, stderr) = resume(&["--in-other-cluster"]);
-    assert_eq!(code, 0, "{stderr}{stdout}");
-    assert!(stderr.contains("another one than before"), "{stderr}");
-    let resumed = result(&stdout).1;
-    assert_eq!(resumed["tasks"][0]["tryNumber"], 1, "{resumed}");
+    let arguments = place(&service);
+    let mut arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    arguments.extend(["--resume", &run_id, "--in-other-cluster"]);
+    let mut run = Background::start(&dag, &data, &arguments);
+    run.wait_until_it_runs("one");
+    run.signal("INT");
+    let (code, rest) = run.end();
+    assert_eq!(code, 130, "{rest}");
 }
